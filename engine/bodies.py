@@ -1,0 +1,208 @@
+"""The bodies of a run's calls: entered, told to stop, given up, over.
+
+One asyncio.Task per call, owned here. A body that was told to stop and does not is given up after
+the grace: its call ends, its claims stay held until it has really stopped.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from laneway.engine.execution import enter
+from laneway.engine.failures import Told, cancelled, is_transient, raised
+from laneway.engine.live import NEVER_ASKED, LiveCall
+from laneway.engine.serialise import normalise
+from laneway.engine.services import THREAD_LANE
+from laneway.engine.step import Step
+from laneway.engine.threads import Raised, Returned
+from laneway.facts import AttemptEnded, HolderStopped
+from laneway.outcomes import Success
+from laneway.policies.retry import AttemptFailed, ExponentialBackOff, GiveUp
+from laneway.states import State
+
+if TYPE_CHECKING:
+    from laneway.engine.scheduler import Scheduler
+
+RETRIES = ExponentialBackOff()
+
+
+class Bodies:
+    """Whatever of one run is being executed."""
+
+    def __init__(self, scheduler: "Scheduler") -> None:
+        """Serve one scheduler."""
+        self.scheduler = scheduler
+        self.services = scheduler.services
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.stuck: dict[LiveCall, float] = {}
+        """Given-up calls whose body has not stopped, with the time of giving up."""
+        self.when_unstuck: Callable[[Scheduler], Coroutine[Any, Any, None]] | None = None
+        """Awaited when the last stuck body has stopped, once the run has been left."""
+        self._loop = asyncio.get_running_loop()
+
+    def launch(self, call: LiveCall) -> None:
+        """Enter the body, in a task of its own; the start of the call is durable."""
+        task = call.task = self._loop.create_task(self._live(call))
+        self.tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self.tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.scheduler.failed(error)
+
+    async def _live(self, call: LiveCall) -> None:
+        result: Returned | Raised | None = None
+        if call.told is None:
+            limit = self.limit_of(call)
+            if limit != inf:
+                call.due = self.services.clock.monotonic() + limit
+                self.services.deadlines.watch(call)
+            call.entered = True
+            result = await enter(call, self.services.threads)
+        self._over(call, result)
+
+    def limit_of(self, call: LiveCall) -> float:
+        """How long the body may take, in seconds."""
+        assert call.tool is not None
+        own = call.tool.spec.timeout_seconds
+        return self.services.limits.call_seconds if own is None else own
+
+    # Stopping
+
+    def tell(self, call: LiveCall) -> None:
+        """Tell a started call to stop. A thread can't be told: its call is given up at once."""
+        if call.entered and call.stop is not NEVER_ASKED:
+            call.stop.asked = True
+        if call.in_thread:
+            self.give_up(call)
+        elif call.entered:
+            assert call.task is not None
+            call.task.cancel()
+            call.due = self.services.clock.monotonic() + self.services.limits.grace_seconds
+            self.services.deadlines.watch(call)
+        # Else its start is on its way to the disk, and it will find that it has been told.
+
+    def give_up(self, call: LiveCall) -> None:
+        """The body won't stop: the call ends, its claims stay held until the body has stopped."""
+        assert call.told is not None
+        step = Step(self.scheduler)
+        self.stuck[call] = self.services.clock.monotonic()
+        if call.in_thread:
+            call.gave_up_thread = True
+            threads = self.services.threads
+            threads.stuck += 1
+            if threads.stuck <= self.services.limits.stuck_threads and call.request is not None:
+                step.pass_on(self.services.lanes.shed(call.request, THREAD_LANE))
+        step.end_told(call, call.told, still_running=True)
+        self.scheduler.post(step)
+
+    async def stopped(self) -> None:
+        """Wait until every body has stopped or been given up."""
+        while waiting := self.tasks - {call.task for call in self.stuck}:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED, timeout=0.1)
+
+    def abandon(self) -> None:
+        """Cancel whatever is left, without waiting: the loop's teardown does."""
+        for task in self.tasks:
+            task.cancel()
+
+    # Over
+
+    def _over(self, call: LiveCall, result: Returned | Raised | None) -> None:
+        """The body has really stopped."""
+        self.services.deadlines.forget(call)
+        step = Step(self.scheduler)
+        if self.scheduler.log.broken is not None:
+            step.give_back(call)
+        elif call.outcome is not None:
+            self._late(step, call, result)
+        elif call.told is not None:
+            step.end_told(call, call.told)
+            if isinstance(result, Returned):
+                step.facts.append(HolderStopped(call=call.id, late=late_text(result)))
+        elif isinstance(result, Returned):
+            outcome = normalise(result.value, tool=call.record.tool, effect=call.record.effect)
+            ended = State.SUCCEEDED if isinstance(outcome, Success) else State.FAILED
+            step.end(call, ended, outcome)
+        else:
+            assert result is not None
+            self._raised(step, call, result.error)
+        self.scheduler.post(step)
+
+    def _late(self, step: Step, call: LiveCall, result: Returned | Raised | None) -> None:
+        """A body that outlived its call has stopped: note what came of it, free its claims."""
+        self.stuck.pop(call, None)
+        if call.gave_up_thread:
+            self.services.threads.stuck -= 1
+        step.facts.append(HolderStopped(call=call.id, late=late_text(result)))
+        step.give_back(call)
+        call.drop()
+        if self.when_unstuck is not None and not self.stuck:
+            self._loop.call_soon(
+                lambda then: self._loop.create_task(then(self.scheduler)), self.when_unstuck
+            )
+
+    def _raised(self, step: Step, call: LiveCall, error: BaseException) -> None:
+        if isinstance(error, KeyboardInterrupt):
+            step.end_told(call, INTERRUPTED)
+            self.scheduler.interrupted(error)
+        elif isinstance(error, asyncio.CancelledError) and _cancelled_from_outside():
+            step.end_told(call, cancelled("the event loop is closing"))
+        elif not self._again(step, call, error):
+            record = call.record
+            state, failure = raised(
+                error, tool=record.tool, effect=record.effect, idempotent=record.idempotent
+            )
+            step.end(call, state, failure)
+
+    def _again(self, step: Step, call: LiveCall, error: BaseException) -> bool:
+        """Back off before another attempt, if there may be one."""
+        assert call.tool is not None
+        decision = RETRIES.decide(
+            AttemptFailed(
+                attempt=call.attempt,
+                attempts_allowed=1 + call.tool.spec.retries,
+                idempotent=call.record.idempotent,
+                transient=is_transient(error),
+                first_seconds=self.services.limits.back_off_seconds,
+                chance=random.random(),  # noqa: S311 - jitter, not a secret
+            )
+        )
+        if isinstance(decision, GiveUp) or self.scheduler.leaving:
+            return False
+        call.move(State.BACKING_OFF)
+        step.facts.append(
+            AttemptEnded(
+                call=call.id,
+                attempt=call.attempt,
+                cause=f"{type(error).__name__}: {error}",
+                delay_seconds=decision.seconds,
+            )
+        )
+        step.give_back(call)
+        call.entered = False
+        call.due = self.services.clock.monotonic() + decision.seconds
+        self.services.deadlines.watch(call)
+        return True
+
+
+INTERRUPTED: Told = cancelled("the user interrupted the program")
+
+
+def _cancelled_from_outside() -> bool:
+    """Whether the task itself was cancelled; if not, the tool raised CancelledError by itself."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def late_text(result: Returned | Raised | None) -> str:
+    """What a body gave back after its call had ended, as text for the journal."""
+    if isinstance(result, Returned):
+        value = result.value
+        return value if isinstance(value, str) else f"returned {type(value).__name__}"
+    if isinstance(result, Raised):
+        return f"raised {type(result.error).__name__}: {result.error}"
+    return ""

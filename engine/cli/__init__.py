@@ -1,0 +1,37 @@
+"""The command line: `laneway demo | run | show | runs | resume | bench`.
+
+    app         the commands, their options, and what becomes of errors
+    demo*       an agent repairs a project, from recorded answers of a model
+    plans       a plan from a file, run and taken up again
+    resuming    the function that a run names, found and called
+    journals    which file is meant, and what is read from it
+    shown       a run as data (`--json`) ─▶ tree
+    progress    what happens while it happens ◀─ stores (around the journal's Protocol)
+
+Exit codes: 0, all is well; 1, calls of the run did not succeed, or it has an open turn; 2, what was
+given cannot be used, and nothing was begun; 130, interrupted.
+"""
+
+import sys
+
+EXTRA = frozenset({"typer", "rich"})
+
+
+def main() -> None:
+    """Run the command line of this process.
+
+    Raises:
+        SystemExit: always, with the exit code.
+    """
+    try:
+        from laneway.engine.cli.app import app
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in EXTRA:
+            raise
+        print(
+            f"laneway: the command line needs the package {error.name}; "
+            "install it with: pip install 'laneway[cli]'",
+            file=sys.stderr,
+        )
+        sys.exit(2)
+    app(prog_name="laneway")

@@ -1,0 +1,92 @@
+"""Answers the questions of a run: a human at the terminal does, or nobody is there.
+
+Reads the run's open approvals whenever the journal has kept something; calls approve or deny.
+"""
+
+import asyncio
+import contextlib
+import getpass
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from laneway.engine.cli.wording import brief
+from laneway.engine.run import Run
+from laneway.errors import UnknownApprovalError
+from laneway.journal.fold import CallView
+
+Answer = tuple[bool, str]
+"""Granted, and why not."""
+Asking = Callable[[CallView], Awaitable[Answer]]
+
+NOBODY = "nobody is at a terminal to answer; run it at one, or with --yes"
+
+
+@contextlib.asynccontextmanager
+async def answered(run: Run, news: asyncio.Event, ask: Asking) -> AsyncIterator[None]:
+    """Answer whatever the run asks, inside the block.
+
+    Args:
+        run: whose calls ask.
+        news: set whenever there may be a new question.
+        ask: gets the answer to one.
+    """
+    news.set()
+    answering = asyncio.ensure_future(_answer(run, news, ask))
+    try:
+        yield
+    finally:
+        answering.cancel()
+        await asyncio.wait([answering])
+    if not answering.cancelled():
+        answering.result()
+
+
+def whom_to_ask(*, yes: bool) -> Asking:
+    """Choose who answers: `--yes` does, else whoever is at the terminal, else nobody."""
+    if yes:
+        return _yes
+    return _at_terminal if sys.stdin.isatty() else _nobody
+
+
+async def _answer(run: Run, news: asyncio.Event, ask: Asking) -> None:
+    while True:
+        await news.wait()
+        news.clear()
+        for approval in run.approvals:
+            granted, reason = await ask(run.view.calls[approval.call])
+            # It may have expired, or its call been cancelled, while somebody thought about it.
+            with contextlib.suppress(UnknownApprovalError):
+                if granted:
+                    await run.approve(approval.id, by=_user())
+                else:
+                    await run.deny(approval.id, by=_user(), reason=reason)
+
+
+async def _yes(_: CallView) -> Answer:
+    return True, ""
+
+
+async def _nobody(_: CallView) -> Answer:
+    return False, NOBODY
+
+
+async def _at_terminal(call: CallView) -> Answer:
+    """Ask, and read a line without holding up whatever else runs."""
+    assert call.approval is not None
+    what = f"{call.record.tool} {brief(call.approval.arguments, 500)}"
+    print(f"May {call.id} run?  {what}  [y/N] ", end="", file=sys.stderr, flush=True)
+    loop = asyncio.get_running_loop()
+    typed: asyncio.Future[str] = loop.create_future()
+    loop.add_reader(sys.stdin, lambda: typed.done() or typed.set_result(sys.stdin.readline()))
+    try:
+        line = await typed
+    finally:
+        loop.remove_reader(sys.stdin)
+    return line.strip().lower() in {"y", "yes"}, "the user said no"
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # no name for this user id
+        return ""

@@ -1,0 +1,220 @@
+"""The commands: what each takes, does and prints. What a caller did wrong ends as exit code 2."""
+
+import asyncio
+import secrets
+import shlex
+import sys
+import tempfile
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from laneway.engine.cli import demo as demonstration
+from laneway.engine.cli import journals, plans
+from laneway.engine.cli.progress import Progress
+from laneway.engine.cli.resuming import carry_on_of
+from laneway.engine.cli.shown import ShownRun, show_run, workspace_of
+from laneway.engine.cli.stores import CrashingStore, ObservedStore
+from laneway.engine.cli.terminal import Terminal, program
+from laneway.engine.cli.tree import result_lines, tree_lines
+from laneway.errors import LanewayError
+from laneway.journal.sqlite import SqliteStore
+from laneway.journal.store import JournalStore
+
+
+class Commands(TyperGroup):
+    """Turns an error that is the caller's into one message and exit code 2."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except LanewayError as error:
+            print(f"laneway: {error}", file=sys.stderr)
+            raise typer.Exit(2) from None
+        except KeyboardInterrupt:
+            print("laneway: interrupted; `laneway resume` goes on", file=sys.stderr)
+            raise typer.Exit(130) from None
+
+
+app = typer.Typer(
+    cls=Commands,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Runs the tool calls of a language model, and shows what became of them.",
+    epilog="Exit codes: 0 all is well; 1 calls did not succeed or a turn is open; "
+    "2 what was given cannot be used, and nothing was begun.",
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document, and nothing else.")]
+Journal = Annotated[
+    Path | None,
+    typer.Option(help="The journal's file; $LANEWAY_JOURNAL, else ./laneway.db, if not given."),
+]
+RunName = Annotated[str, typer.Argument(metavar="RUN", help="The name of a run.")]
+
+
+@app.command()
+def demo(
+    folder: Annotated[
+        Path | None,
+        typer.Option(help="For the project and its journal; a new temporary one if not given."),
+    ] = None,
+    journal: Annotated[
+        Path | None, typer.Option(help="The journal's file; in the folder if not given.")
+    ] = None,
+    run: Annotated[str, typer.Option(help="The name of the run.")] = demonstration.RUN,
+    crash_at: Annotated[
+        int, typer.Option(min=0, help="Die by SIGKILL right after this commit to the journal.")
+    ] = 0,
+    before: Annotated[
+        bool, typer.Option("--before", help="Die right before that commit instead.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """An agent repairs a small Python project, from recorded answers of a model."""
+    terminal = Terminal(json=json)
+    folder = (folder or Path(tempfile.mkdtemp(prefix="laneway-demo-"))).resolve()
+    workspace, file = folder / "project", (journal or folder / "laneway.db").resolve()
+    asyncio.run(journals.refuse_known(file, run))
+    demonstration.lay_out(workspace)
+
+    def last_words() -> None:
+        when = "before" if before else "after"
+        terminal.note(f"killed right {when} commit {crash_at}, as asked; go on with:")
+        name, path = shlex.quote(run), shlex.quote(str(file))
+        terminal.note(f"  {program()} resume {name} --journal {path}")
+
+    store = CrashingStore(
+        observed(SqliteStore(file), terminal, str(workspace)),
+        at=crash_at,
+        before=before,
+        last_words=last_words,
+    )
+    asyncio.run(demonstration.repair(store, run, workspace))
+    shown = shown_run(file, run)
+    passed = demonstration.tests_passed(shown)
+    terminal.say_all(tree_lines(shown))
+    terminal.say(f"{'✓ the tests pass' if passed else '✗ the tests fail'}; journal: {file}")
+    terminal.give(
+        {"passed": passed, "workspace": str(workspace), "journal": str(file), "run": shown}
+    )
+    raise typer.Exit(0 if passed and shown.succeeded else 1)
+
+
+@app.command("run")
+def run_(
+    plan: Annotated[Path, typer.Argument(metavar="PLAN.json", help="Calls, and what each needs.")],
+    tools: Annotated[str, typer.Option(help="module or module:attribute with the tools.")],
+    journal: Journal = None,
+    run: Annotated[
+        str, typer.Option(help="A name for the run; made from the plan's if not given.")
+    ] = "",
+    policy: Annotated[Path | None, typer.Option(help="A TOML file of rules.")] = None,
+    mode: Annotated[str, typer.Option(help="build, plan, or a mode of the policy.")] = "build",
+    workspace: Annotated[
+        Path, typer.Option(help="The folder that relative file names start from.")
+    ] = Path(),
+    lanes: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=N", help="How many calls a lane takes at once; repeatable."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Grant whatever the policy asks.")] = False,
+    json: Json = False,
+) -> None:
+    """Run a plan: all of it, or, where it has a fault, nothing.
+
+    Calls that ask a human are asked for at the terminal; without one they are refused.
+    """
+    terminal = Terminal(json=json)
+    file = journals.journal_path(journal)
+    name = run or f"{plan.stem}-{secrets.token_hex(3)}"
+    settings = plans.PlanSettings(
+        tools=tools,
+        folder=str(Path.cwd()),
+        workspace=str(plans.existing_folder(workspace)),
+        policy=str(policy.resolve()) if policy else "",
+        lanes=dict(map(plans.lane_limit, lanes or ())),
+        yes=yes,
+        mode=mode,
+    )
+    given = plans.read_plan(plan)
+    asyncio.run(plans.check_plan(given, name, settings))
+    asyncio.run(journals.refuse_known(file, name))
+    store = observed(SqliteStore(file), terminal, settings.workspace)
+    asyncio.run(plans.run_plan(given, name, settings, store))
+    finish(terminal, shown_run(file, name))
+
+
+@app.command()
+def resume(run: RunName, journal: Journal = None, json: Json = False) -> None:
+    """Take up a run that was interrupted; what has an outcome is not done again.
+
+    Imports and calls the function that the run names: only for journals that you trust.
+    """
+    terminal = Terminal(json=json)
+    file = journals.journal_path(journal)
+    before = shown_run(file, run)
+    carry_on = carry_on_of(run, before.resume_with)
+    store = observed(SqliteStore(file), terminal, workspace_of(before))
+
+    async def go_on() -> None:
+        await carry_on(store, run, before.settings)
+
+    asyncio.run(go_on())
+    finish(terminal, shown_run(file, run))
+
+
+@app.command()
+def show(run: RunName, journal: Journal = None, json: Json = False) -> None:
+    """Show a run as a tree: its calls, their states, what they waited for, how long they took."""
+    terminal = Terminal(json=json)
+    shown = shown_run(journals.journal_path(journal), run)
+    terminal.say_all(tree_lines(shown))
+    terminal.give(shown)
+
+
+@app.command()
+def runs(journal: Journal = None, json: Json = False) -> None:
+    """List the runs of a journal, the last opened first."""
+    terminal = Terminal(json=json)
+    entries = asyncio.run(journals.list_runs(journals.journal_path(journal)))
+    for entry in entries:
+        opened = datetime.fromtimestamp(entry.opened_wall).astimezone()
+        terminal.say(f"{entry.run}  {entry.facts} facts  opened {opened:%Y-%m-%d %H:%M:%S %z}")
+    terminal.give(entries)
+
+
+@app.command(
+    add_help_option=False,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)
+def bench(context: typer.Context) -> None:
+    """Measure the engine against a bare gather and a raw journal; --help lists the options."""
+    from laneway.benchmarks import main
+
+    raise typer.Exit(main(context.args))
+
+
+def observed(store: JournalStore, terminal: Terminal, folder: str) -> JournalStore:
+    """Let the terminal tell what a store keeps."""
+    progress = Progress(terminal.say, folder=folder)
+    return ObservedStore(store, taken=progress.taken, kept=progress.kept)
+
+
+def shown_run(file: Path, run: str) -> ShownRun:
+    """Read a run as it is shown."""
+    return show_run(run, asyncio.run(journals.read_run(file, run)))
+
+
+def finish(terminal: Terminal, shown: ShownRun) -> NoReturn:
+    """Show how a run ended, and leave with the exit code that says so."""
+    terminal.say_all(tree_lines(shown))
+    terminal.say_all(result_lines(shown))
+    terminal.give(shown)
+    raise typer.Exit(0 if shown.succeeded else 1)

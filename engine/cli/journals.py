@@ -1,0 +1,85 @@
+"""Which journal the command line means, and what it reads from it without driving a run."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from laneway.errors import JournalError, UnknownRunError, UsageError
+from laneway.facts import Row
+from laneway.ids import RunId
+from laneway.journal.sqlite import SqliteStore
+from laneway.journal.store import RunEntry
+
+VARIABLE = "LANEWAY_JOURNAL"
+"""The environment variable that names the journal."""
+DEFAULT = "laneway.db"
+"""In the current folder, where nothing else is said."""
+
+
+def journal_path(given: Path | None) -> Path:
+    """The journal that is meant: as given, else by the environment, else `laneway.db` here."""
+    return given or Path(os.environ.get(VARIABLE) or DEFAULT)
+
+
+def existing(path: Path) -> Path:
+    """Refuse a journal that is not there, so that reading never makes one.
+
+    Raises:
+        JournalError: there is no such file, or nothing was ever written to it.
+    """
+    if not path.exists():
+        raise JournalError(
+            f"there is no journal {path}; name one with --journal or {VARIABLE}, "
+            "or make one with `laneway run`"
+        )
+    if path.is_file() and not path.stat().st_size:
+        raise JournalError(f"journal {path} is an empty file: no run was ever written to it")
+    return path
+
+
+async def read_run(path: Path, run: str) -> Sequence[Row]:
+    """Read all facts of a run, which may go on meanwhile in another process.
+
+    Raises:
+        UnknownRunError: there is no such run.
+        JournalError: the journal is not there, foreign, newer, or cannot be read.
+    """
+    store = SqliteStore(existing(path))
+    await store.open()
+    try:
+        rows = await store.read(RunId(run))
+        if not rows:
+            raise UnknownRunError(run, [entry.run for entry in await store.runs()])
+        return rows
+    finally:
+        await store.close()
+
+
+async def list_runs(path: Path) -> Sequence[RunEntry]:
+    """List the runs, the last opened first.
+
+    Raises:
+        JournalError: as for `read_run`.
+    """
+    store = SqliteStore(existing(path))
+    await store.open()
+    try:
+        return await store.runs()
+    finally:
+        await store.close()
+
+
+async def refuse_known(path: Path, run: str) -> None:
+    """Refuse the name of a run that the journal has already; a journal may be missing.
+
+    Raises:
+        UsageError: there is such a run.
+        JournalError: as for `read_run`, but for a file that is not there.
+    """
+    if not path.exists() or not path.stat().st_size:
+        return
+    if any(entry.run == run for entry in await list_runs(path)):
+        raise UsageError(
+            f"{path} has a run {run!r} already; choose another name with --run, "
+            f"or go on with it: laneway resume {run}"
+        )

@@ -1,0 +1,197 @@
+"""Runs a plan from a file, whole or not at all; takes it up again after a crash.
+
+Everything that can be wrong (the plan, the tools, the policy, the lanes) is found before the
+journal is touched.
+"""
+
+import asyncio
+import importlib
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from laneway.engine.admission import admit
+from laneway.engine.cli.answering import answered, whom_to_ask
+from laneway.engine.cli.stores import ObservedStore
+from laneway.engine.engine import Engine
+from laneway.engine.providers import parse
+from laneway.engine.run import fault_lines
+from laneway.engine.scheduler import Scheduler
+from laneway.engine.tools import Tool, load_tools
+from laneway.errors import PayloadError, PlanError, UsageError
+from laneway.facts import ApprovalAsked
+from laneway.ids import RunId
+from laneway.journal.fold import RunView
+from laneway.journal.store import JournalStore
+from laneway.journal.writer import RunLog
+
+RESUME_WITH = "laneway.engine.cli.plans:carry_on"
+
+
+class PlanSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How a plan is run; kept with the run, so that `laneway resume` can do it alike."""
+
+    tools: str
+    """`module` or `module:attribute`."""
+    folder: str
+    """Where that module is looked for first."""
+    workspace: str
+    policy: str = ""
+    lanes: dict[str, int] = {}
+    yes: bool = False
+    """Whatever a policy asks is granted."""
+    mode: str = "build"
+
+
+def read_plan(path: Path) -> dict[str, Any]:
+    """Read a plan, or a model's answer, from a JSON file.
+
+    Raises:
+        PayloadError: it is not there, or no JSON object; names file, line and column.
+    """
+    try:
+        plan = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_no_key_twice)
+    except OSError as error:
+        raise PayloadError(str(path), f"cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise PayloadError(str(path), f"is no UTF-8 text (byte {error.start})") from error
+    except json.JSONDecodeError as error:
+        where = f"{path}, line {error.lineno}, column {error.colno}"
+        raise PayloadError(where, f"this is no JSON: {error.msg}") from error
+    except (ValueError, RecursionError) as error:
+        raise PayloadError(str(path), f"this JSON cannot be taken: {error}") from error
+    if isinstance(plan, list):
+        plan = {"calls": plan}
+    if not isinstance(plan, dict):
+        raise PayloadError(str(path), "a plan is an object with a list of calls: {\"calls\": […]}")
+    return plan
+
+
+def existing_folder(folder: Path) -> Path:
+    """The workspace that was given.
+
+    Raises:
+        UsageError: there is no such folder.
+    """
+    if not folder.is_dir():
+        raise UsageError(f"--workspace {folder}: there is no such folder")
+    return folder.resolve()
+
+
+def lane_limit(text: str) -> tuple[str, int]:
+    """Read `mail=2`.
+
+    Raises:
+        UsageError: it is something else.
+    """
+    name, _, count = text.rpartition("=")
+    if not name or not count.isdecimal():
+        raise UsageError(f"--lanes {text}: write NAME=N, for instance mail=2")
+    return name, int(count)
+
+
+async def check_plan(plan: Mapping[str, Any], name: str, settings: PlanSettings) -> None:
+    """Analyse a plan as the engine will, without a journal and without running anything.
+
+    Raises:
+        PlanError: it has faults; all are named.
+        LanewayError: tools, policy or lanes cannot be used.
+    """
+    async with make_engine(settings, None) as engine:
+        engine.services.policy.mode(settings.mode)
+        log = RunLog(RunView(RunId(name)), lambda _: None)
+        scheduler = Scheduler(engine.services, log, mode=settings.mode, bound={})
+        admission = await admit(parse(plan), 1, scheduler)
+        if admission.faults:
+            raise PlanError(fault_lines(admission))
+
+
+async def run_plan(
+    plan: Mapping[str, Any], name: str, settings: PlanSettings, journal: JournalStore
+) -> None:
+    """Run a plan that has been checked, to its end."""
+    await _drive(plan, name, settings, journal)
+
+
+async def carry_on(journal: JournalStore, run: str, settings: Any) -> None:
+    """Finish the open turn of an interrupted plan; `laneway resume` calls this.
+
+    Raises:
+        UsageError: the run's settings were not written by `laneway run`.
+        ToolError: its tools cannot be imported any more.
+    """
+    try:
+        kept = msgspec.convert(settings, PlanSettings)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"run {run!r} was not made by `laneway run`: {error}") from error
+    await _drive(None, run, kept, journal)
+
+
+async def _drive(
+    plan: Mapping[str, Any] | None, name: str, settings: PlanSettings, journal: JournalStore
+) -> None:
+    news = asyncio.Event()
+    observed = ObservedStore(
+        journal,
+        taken=lambda _run, _rows: None,
+        kept=lambda batch: _note_questions(batch, news),
+    )
+    async with (
+        make_engine(settings, observed) as engine,
+        engine.run(
+            name,
+            mode=settings.mode,
+            resume_with=RESUME_WITH,
+            settings=msgspec.to_builtins(settings),
+        ) as run,
+        answered(run, news, whom_to_ask(yes=settings.yes)),
+    ):
+        if plan is not None:
+            await run.submit(plan, strict=True)
+        else:
+            await run.finish()
+
+
+def make_engine(settings: PlanSettings, journal: JournalStore | None) -> Engine:
+    """Put the engine together that runs a plan.
+
+    Raises:
+        LanewayError: tools, policy or lanes cannot be used.
+    """
+    return Engine(
+        named_tools(settings.tools, settings.folder),
+        journal=journal,
+        policy=settings.policy or None,
+        lanes=settings.lanes,
+        workspace=settings.workspace,
+    )
+
+
+def named_tools(name: str, folder: str) -> list[Tool]:
+    """Import tools, as a program started in that folder would.
+
+    Raises:
+        ToolError: there are none of that name.
+    """
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    importlib.invalidate_caches()
+    return list(load_tools(name))
+
+
+def _note_questions(batch: Any, news: asyncio.Event) -> None:
+    if any(isinstance(row.fact, ApprovalAsked) for row in batch):
+        news.set()
+
+
+def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))
+        raise ValueError(f"the key {twice!r} stands twice in one object")
+    return found

@@ -1,0 +1,71 @@
+"""Where the command line writes: colours on a terminal, plain lines anywhere else."""
+
+import shlex
+import shutil
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from rich.console import Console
+from rich.text import Text
+
+from laneway.engine.cli.wording import STYLES
+
+
+class Terminal:
+    """Standard output, for people or for programs."""
+
+    def __init__(self, *, json: bool = False) -> None:
+        """Write for people, or one JSON document and nothing else."""
+        self._json = json
+        self._console = Console(soft_wrap=True, highlight=False, markup=False, emoji=False)
+        self._gone = False
+
+    def say(self, line: str) -> None:
+        """Write a line for people, at once; nothing where JSON is wanted.
+
+        What reads it may go away (`laneway run … | head`): the work goes on.
+        """
+        if self._json or self._gone:
+            return
+        try:
+            self._console.print(_coloured(line))
+            sys.stdout.flush()
+        except BrokenPipeError:
+            self._gone = True
+
+    def say_all(self, lines: Iterable[str]) -> None:
+        """Write lines."""
+        for line in lines:
+            self.say(line)
+
+    def note(self, line: str) -> None:
+        """Write a line in any case, beside the document where JSON is wanted."""
+        print(line, file=sys.stderr if self._json else sys.stdout, flush=True)
+
+    def give(self, document: Any) -> None:
+        """Write a JSON document, where JSON is wanted."""
+        if self._json:
+            print(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
+
+
+def program() -> str:
+    """How this command line was called, to be typed again."""
+    called = Path(sys.argv[0])
+    if called.name != "laneway":
+        return f"{shlex.quote(sys.executable)} -m laneway.engine.cli"
+    found = shutil.which("laneway")
+    return "laneway" if found and called.resolve() == Path(found).resolve() else shlex.quote(str(called))
+
+
+def _coloured(line: str) -> Text:
+    """Colour the sign of a line; a character that the terminal cannot show becomes a `?`."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    text = Text(line.encode(encoding, "replace").decode(encoding))
+    for at, letter in enumerate(line[:16]):
+        if letter in STYLES:
+            text.stylize(STYLES[letter], at, at + 1)
+            break
+    return text

@@ -1,0 +1,283 @@
+"""The engine: tools, lanes, a policy and a journal, ready to run what models ask for."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import msgspec
+
+from laneway.engine.clock import Clock, LoopClock
+from laneway.engine.deadlines import Deadlines
+from laneway.engine.run import Run, uncancelled
+from laneway.engine.scheduler import Scheduler
+from laneway.engine.services import THREAD_LANE, Limits, Services
+from laneway.engine.threads import ToolThreads
+from laneway.engine.tools import Tool, Toolset
+from laneway.errors import EngineBusyError, EngineClosedError, UsageError
+from laneway.ids import RunId
+from laneway.journal.memory import MemoryStore
+from laneway.journal.sqlite import SqliteStore
+from laneway.journal.store import JournalStore
+from laneway.journal.writer import Journal
+from laneway.lanes.names import Names
+from laneway.lanes.statistics import LaneStatus
+from laneway.lanes.table import LaneTable
+from laneway.policies.rules import Policy
+
+
+class StuckCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A body that was told to stop and has not."""
+
+    run: RunId
+    call: str
+    tool: str
+    age_seconds: float
+    """Since its call was given up."""
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """A frozen snapshot of the engine."""
+
+    runs: tuple[RunId, ...]
+    lanes: tuple[LaneStatus, ...]
+    stuck_threads: int
+    stuck: tuple[StuckCall, ...]
+
+
+class Engine:
+    """Schedules tool calls. Reusable: one event loop after another, never two at once."""
+
+    def __init__(
+        self,
+        tools: Iterable[Tool[..., Any] | Callable[..., Any]] = (),
+        *,
+        journal: JournalStore | str | Path | None = None,
+        policy: Policy | str | Path | None = None,
+        lanes: Mapping[str, int] | None = None,
+        workspace: str | Path = ".",
+        bound: Mapping[str, Any] | None = None,
+        limits: Limits | None = None,
+        durability: Literal["full", "relaxed"] = "full",
+        approval_order: Literal["keep", "overtake"] = "keep",
+        clock: Callable[[], Clock] = LoopClock,
+    ) -> None:
+        """Put an engine together; nothing is opened yet.
+
+        Args:
+            tools: made with `@tool`, or plain functions, which are then taken for the worst case.
+            journal: a path of an SQLite file, a store, or None for one in memory.
+            policy: rules, or a path of a TOML file of rules; without one everything is allowed,
+                but for tools that ask.
+            lanes: `max_concurrent` by lane (`mail` or `lane:mail`) or other resource; default 1.
+            workspace: the folder that relative file names start from.
+            bound: arguments that the host sets, by parameter, for every run.
+            limits: time limits and numbers of threads.
+            durability: `relaxed` enters pure and read calls before their start is durable.
+            approval_order: `overtake` lets calls pass that merely conflict with one that waits
+                for a human; `keep` holds to the order of the request.
+            clock: makes the clock, inside the event loop; for tests.
+
+        Raises:
+            ToolError: two tools share a name, or one cannot be registered.
+            PolicyError: the policy cannot be read.
+            UsageError: a lane's number makes no sense.
+        """
+        self.tools = Toolset(tools)
+        self.bound = dict(bound or {})
+        self._policy = policy if isinstance(policy, Policy) else read_policy(policy)
+        self._store = journal_store(journal)
+        self._lanes = dict(lanes or {})
+        self._names = Names(workspace)
+        self._limits = limits or Limits()
+        self._durability = durability
+        self._overtake = approval_order == "overtake"
+        self._clock = clock
+        self._services: Services | None = None
+        self._schedulers: set[Scheduler] = set()
+        self._entering = threading.Lock()
+        self._entered = False
+        # A wrong number is a caller's mistake, and is told before anything is opened.
+        self._table()
+
+    async def __aenter__(self) -> Self:
+        """Open the journal, in the running event loop.
+
+        Raises:
+            EngineBusyError: the engine is in use in another event loop.
+            JournalError: the journal cannot be used.
+        """
+        with self._entering:
+            if self._entered:
+                raise EngineBusyError
+            self._entered = True
+        try:
+            clock = self._clock()
+            journal = Journal(self._store, clock)
+            await journal.open()
+        except BaseException:
+            self._entered = False
+            raise
+        threading.Thread(target=import_networkx, name="laneway-import", daemon=True).start()
+        self._services = Services(
+            journal=journal,
+            lanes=self._table(),
+            names=self._names,
+            clock=clock,
+            threads=ToolThreads(clock),
+            deadlines=Deadlines(clock),
+            policy=self._policy,
+            tools=self.tools,
+            limits=self._limits,
+            relaxed=self._durability == "relaxed",
+            overtake=self._overtake,
+        )
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop what still runs, write down what there is, and let go of the journal."""
+        await uncancelled(asyncio.ensure_future(self._close()))
+
+    async def _close(self) -> None:
+        services = self.services
+        for scheduler in list(self._schedulers):
+            await scheduler.leave()
+            scheduler.bodies.abandon()
+        self._schedulers.clear()
+        try:
+            await services.journal.close()
+        finally:
+            services.deadlines.close()
+            services.threads.close()
+            self._services = None
+            self._entered = False
+
+    @property
+    def services(self) -> Services:
+        """What the runs share.
+
+        Raises:
+            EngineClosedError: outside `async with engine`.
+        """
+        if self._services is None:
+            raise EngineClosedError
+        return self._services
+
+    def run(
+        self,
+        name: str,
+        *,
+        mode: str | None = None,
+        bound: Mapping[str, Any] | None = None,
+        parallel: bool = True,
+        resume_with: str = "",
+        settings: Any = None,
+    ) -> Run:
+        """Prepare a run, to be entered with `async with`.
+
+        Args:
+            name: of the run; the same name takes the run up again.
+            mode: the agent mode that policies see: `build` (the default), `plan`, or one of the
+                policy's own; a run that is taken up keeps its mode.
+            bound: arguments that the host sets, by parameter.
+            parallel: False runs one call after another, in request order.
+            resume_with: importable name of a function that carries the run on after a crash.
+            settings: JSON that this function wants to know.
+        """
+        if not name:
+            raise UsageError("a run needs a name")
+        return Run(
+            self,
+            name,
+            mode=mode,
+            bound=bound or {},
+            parallel=parallel,
+            resume_with=resume_with,
+            settings=settings,
+        )
+
+    def definitions(self, provider: str) -> list[dict[str, Any]]:
+        """The tools as a provider's request wants them.
+
+        Args:
+            provider: `openai-chat` or `anthropic-messages`.
+
+        Raises:
+            UsageError: a provider that is not known.
+        """
+        return self.tools.definitions(provider)
+
+    def status(self) -> Status:
+        """Look at everything that is held, waits or is stuck."""
+        services = self.services
+        now = services.clock.monotonic()
+        return Status(
+            runs=tuple(scheduler.log.view.run for scheduler in self._schedulers),
+            lanes=services.lanes.snapshot(),
+            stuck_threads=services.threads.stuck,
+            stuck=tuple(
+                StuckCall(
+                    run=scheduler.log.view.run,
+                    call=call.id,
+                    tool=call.record.tool,
+                    age_seconds=now - since,
+                )
+                for scheduler in self._schedulers
+                for call, since in scheduler.bodies.stuck.items()
+            ),
+        )
+
+    def joined(self, scheduler: Scheduler) -> None:
+        """A run has been entered."""
+        self._schedulers.add(scheduler)
+
+    async def leave(self, scheduler: Scheduler) -> None:
+        """A run is being left: it goes at once, or when its last stuck body has stopped."""
+        await scheduler.leave()
+        if scheduler.bodies.stuck:
+            scheduler.bodies.when_unstuck = self._let_go
+        else:
+            await self._let_go(scheduler)
+
+    async def _let_go(self, scheduler: Scheduler) -> None:
+        if scheduler in self._schedulers:
+            self._schedulers.discard(scheduler)
+            await self.services.journal.leave(scheduler.log)
+
+    def _table(self) -> "LaneTable[Any]":
+        limits = {
+            resource if ":" in resource else f"lane:{resource}": count
+            for resource, count in self._lanes.items()
+        }
+        canonical = {self._names.canonical(name): count for name, count in limits.items()}
+        return LaneTable({THREAD_LANE: self._limits.tool_threads, **canonical})
+
+
+def journal_store(journal: JournalStore | str | Path | None) -> JournalStore:
+    """The store that a host meant."""
+    if journal is None:
+        return MemoryStore()
+    if isinstance(journal, (str, Path)):
+        return SqliteStore(journal)
+    return journal
+
+
+def read_policy(policy: str | Path | None) -> Policy:
+    """The policy that a host meant.
+
+    Raises:
+        PolicyError: the file cannot be read.
+    """
+    return Policy() if policy is None else Policy.from_toml(Path(policy))
+
+
+def import_networkx() -> None:
+    """Import it beside the loop: half a second that no turn should wait for."""
+    import networkx  # noqa: F401

@@ -1,0 +1,56 @@
+"""The body of a call: entered, awaited, and whatever came out of it taken as a value."""
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from laneway.engine.context import Stop, ToolContext
+from laneway.engine.threads import Raised, Returned, ToolThreads
+
+if TYPE_CHECKING:
+    from laneway.engine.live import LiveCall
+
+
+async def enter(call: "LiveCall", threads: ToolThreads) -> Returned | Raised:
+    """Enter the body of a call's tool; nothing that it raises comes out as an exception."""
+    tool, checked = call.tool, call.checked
+    assert tool is not None
+    assert checked is not None
+    try:
+        context = context_of(call) if tool.wants_context else None
+        kwargs = checked.call_with(call.scheduler.bound, context)
+        if not tool.spec.sync:
+            return Returned(await tool.function(**kwargs))
+        value = await _in_thread(call, partial(tool.function, **kwargs), threads)
+        return Returned(await value if inspect.isawaitable(value) else value)
+    # A tool's failure is a value, whatever it raised: SystemExit, CancelledError and
+    # KeyboardInterrupt are told apart by the scheduler, which knows whether it asked for a stop.
+    except BaseException as error:  # noqa: BLE001
+        return Raised(error)
+
+
+async def _in_thread(call: "LiveCall", work: Callable[[], Any], threads: ToolThreads) -> Any:
+    """Run in a thread. A call told to stop is given up, not cancelled: nobody can stop a thread,
+    and whoever watches it must go on waiting."""
+    running = threads.run(work)
+    call.in_thread = True
+    result = await asyncio.shield(running)
+    call.in_thread = False
+    if isinstance(result, Raised):
+        raise result.error
+    return result.value
+
+
+def context_of(call: "LiveCall") -> ToolContext:
+    """What a tool may know of the call, if it asks for it."""
+    call.stop = Stop()
+    return ToolContext(
+        run=call.scheduler.log.view.run,
+        call=call.id,
+        attempt=call.attempt,
+        tool=call.record.tool,
+        arguments=call.arguments,
+        stop=call.stop,
+    )

@@ -1,0 +1,203 @@
+"""The failures that the engine itself words, and what an exception of a tool amounts to."""
+
+import errno
+from collections.abc import Sequence
+
+import msgspec
+
+from laneway.claims import Claim
+from laneway.effects import Effect
+from laneway.ids import CallId
+from laneway.journal.fold import CallView
+from laneway.outcomes import Code, Failure, Happened
+from laneway.states import State
+
+TRANSIENT = (ConnectionError, TimeoutError, InterruptedError)
+"""The answer did not arrive; the tool's own logic did not refuse."""
+NEVER_SENT = {errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EADDRNOTAVAIL}
+
+POSSIBLE_EFFECT = "It may have had its effect, or part of it."
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a call is to stop, and what it ends as."""
+
+    state: State
+    code: Code
+    message: str
+    hint: str = ""
+
+
+def cancelled(reason: str) -> Told:
+    """Stop because somebody said so; `reason` says who, for the model."""
+    return Told(
+        state=State.CANCELLED,
+        code=Code.CANCELLED,
+        message=f"The call was cancelled: {reason}.",
+    )
+
+
+def timed_out(limit_seconds: float) -> Told:
+    """Stop because the call's own limit has passed."""
+    return Told(
+        state=State.TIMED_OUT,
+        code=Code.TIMEOUT,
+        message=f"The call did not end within its limit of {limit_seconds:g} s.",
+        hint="Ask for less at once, or for the same again if it changes nothing.",
+    )
+
+
+def turn_timed_out(limit_seconds: float) -> Told:
+    """Stop because the turn as a whole took too long."""
+    return Told(
+        state=State.TIMED_OUT,
+        code=Code.TIMEOUT,
+        message=f"The turn did not end within its limit of {limit_seconds:g} s.",
+    )
+
+
+def stopped(told: Told, *, effect: Effect, entered: bool, still_running: bool) -> Failure:
+    """The failure of a call that was told to stop.
+
+    Args:
+        told: why.
+        effect: the tool's class.
+        entered: whether the body was ever entered.
+        still_running: whether it has not stopped yet.
+    """
+    happened = Happened.NOTHING
+    message = told.message
+    if entered and not effect.changes_nothing:
+        happened = Happened.UNKNOWN
+    if still_running:
+        message += " The tool has not stopped: it may still be working."
+    if happened is Happened.UNKNOWN:
+        message += f" {POSSIBLE_EFFECT}"
+    elif not entered:
+        message += " It had not been started."
+    return Failure(
+        code=told.code,
+        message=message,
+        retry=happened is Happened.NOTHING and told.code is Code.TIMEOUT,
+        happened=happened,
+        hint=told.hint
+        or ("Find out what happened before asking again." if happened is Happened.UNKNOWN else ""),
+    )
+
+
+def raised(
+    error: BaseException, *, tool: str, effect: Effect, idempotent: bool
+) -> tuple[State, Failure]:
+    """What an exception out of a tool's body amounts to."""
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    harmless = effect.changes_nothing
+    transient = is_transient(error)
+    lost = transient and not was_never_sent(error)
+    if lost and not harmless and not idempotent:
+        return State.UNCERTAIN, Failure(
+            code=Code.OUTCOME_UNKNOWN,
+            message=f"{tool} lost its connection ({text}). {POSSIBLE_EFFECT}",
+            happened=Happened.UNKNOWN,
+            hint="Find out whether it happened before asking again.",
+        )
+    nothing = harmless or was_never_sent(error)
+    return State.FAILED, Failure(
+        code=Code.TOOL_ERROR,
+        message=f"{tool} raised {text}" + ("" if nothing else f". {POSSIBLE_EFFECT}"),
+        retry=transient and (nothing or idempotent),
+        happened=Happened.NOTHING if nothing else Happened.UNKNOWN,
+    )
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether the same call may well succeed a little later."""
+    return isinstance(error, TRANSIENT)
+
+
+def was_never_sent(error: BaseException) -> bool:
+    """Whether the other side cannot have seen the request."""
+    return isinstance(error, OSError) and error.errno in NEVER_SENT
+
+
+def lost(tool: str, why: str) -> Failure:
+    """The engine did not see the end of a call that must not be repeated unasked."""
+    return Failure(
+        code=Code.OUTCOME_UNKNOWN,
+        message=(
+            f"{why} while {tool} was running, so nobody saw its end. It may or may not have "
+            "happened."
+        ),
+        happened=Happened.UNKNOWN,
+        hint="Find out whether it happened before asking again.",
+    )
+
+
+def skipped(cause: CallId, names: str, told: str) -> Failure:
+    """Something that the call needs did not succeed."""
+    return Failure(
+        code=Code.DEPENDENCY_FAILED,
+        message=f"Not started, because {names} {told}.",
+        cause=cause,
+        hint="Mend that first, then ask for this again.",
+    )
+
+
+def earlier_failed(view: CallView) -> Failure:
+    """Something of an earlier turn that the call needs did not succeed."""
+    return skipped(view.id, view.record.provider_id, f"of an earlier turn ended {view.state}")
+
+
+def rejected(by: str, reason: str) -> Failure:
+    """A human said no."""
+    who = f" by {by}" if by else ""
+    return Failure(
+        code=Code.APPROVAL_REJECTED,
+        message=f"A human refused this call{who}" + (f": {reason}" if reason else "."),
+        hint="Do not ask for the same again; tell the user, or find another way.",
+    )
+
+
+APPROVAL_EXPIRED = Failure(
+    code=Code.APPROVAL_EXPIRED,
+    message="Nobody answered in time whether this call may run.",
+    hint="Tell the user that it needs an approval, then ask again.",
+)
+
+
+def found_failed(what: str) -> Failure:
+    """Somebody found out that a call whose end nobody saw did not happen."""
+    return Failure(
+        code=Code.TOOL_ERROR,
+        message=f"It was found out afterwards that the call failed: {what}",
+        retry=True,
+    )
+
+
+def unread_references(faults: Sequence[str]) -> Failure:
+    """References that lead nowhere."""
+    return Failure(
+        code=Code.BAD_REFERENCE,
+        message="; ".join(faults) + ".",
+        hint="Refer to a call of this turn by its id, or write $${ for a literal ${.",
+    )
+
+
+def bad_claims(fault: str) -> Failure:
+    """The arguments name a resource that cannot be."""
+    return Failure(
+        code=Code.INVALID_ARGUMENTS,
+        message=f"The call names a resource that cannot be used: {fault}",
+        hint="Name another one.",
+    )
+
+
+def outgrown(wider: Sequence[Claim], foreseen: Sequence[Claim]) -> Failure:
+    """Once its references were resolved, the call wanted more than its place in the turn allows."""
+    return Failure(
+        code=Code.BAD_REFERENCE,
+        message=(
+            f"With its references resolved the call claims {', '.join(map(str, wider))}, which "
+            f"goes beyond {', '.join(map(str, foreseen))}, for which its place was chosen."
+        ),
+        hint="Ask for it in a turn of its own, with the values written out.",
+    )

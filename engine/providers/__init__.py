@@ -1,0 +1,69 @@
+"""The wire formats, one file each, and the choice between them.
+
+Reads what a client library returned; feeds the engine with a `Reply`. A new format is one file and
+one line in `FORMATS`.
+"""
+
+from laneway.engine.providers.anthropic_messages import AnthropicMessages
+from laneway.engine.providers.labelled import read_labelled_plan
+from laneway.engine.providers.openai_chat import OpenAIChat
+from laneway.engine.providers.payload import body_of, described
+from laneway.engine.providers.plan import PlanForm
+from laneway.engine.providers.reply import Answer, Asked, Format, Message, Reply
+from laneway.errors import PayloadError
+
+__all__ = [
+    "FORMATS",
+    "Answer",
+    "Asked",
+    "Format",
+    "Message",
+    "Reply",
+    "format_named",
+    "parse",
+    "read_labelled_plan",
+]
+
+FORMATS: tuple[Format, ...] = (AnthropicMessages(), OpenAIChat(), PlanForm())
+"""All known formats; the first that recognises a payload reads it."""
+
+
+def parse(payload: object, *, provider: str | None = None) -> Reply:
+    """Read a model's answer.
+
+    Args:
+        payload: the SDK's response object, its dict, a bare assistant message, or a plan.
+        provider: the name of its format; None goes by the payload's own shape.
+
+    Raises:
+        PayloadError: it cannot be read; names the place, the fault and the way out.
+        ProviderRefusedError: the provider answered with an error.
+        PlanError: it is a plan with faults of form.
+    """
+    body = body_of(payload)
+    if provider is not None:
+        return format_named(provider).parse(body)
+    for wire in FORMATS:
+        if wire.recognises(body):
+            return wire.parse(body)
+    raise PayloadError(
+        "reply",
+        f"{described(body)} is in no known format ({_names()})",
+        "Submit the whole answer of the provider, or name its format",
+    )
+
+
+def format_named(name: str) -> Format:
+    """Find a format by its name, which is also how a journal names it.
+
+    Raises:
+        PayloadError: there is none of that name.
+    """
+    for wire in FORMATS:
+        if wire.name == name:
+            return wire
+    raise PayloadError("provider", f"there is no format {name!r}", f"Known are {_names()}")
+
+
+def _names() -> str:
+    return ", ".join(wire.name for wire in FORMATS)

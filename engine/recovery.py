@@ -1,0 +1,92 @@
+"""A run that another driver left: what its running calls came to, and its open turn made live.
+
+A recorded outcome stays. What was running is run again only where that is safe: it changes
+nothing, or is idempotent. Otherwise nobody saw its end, and it is UNCERTAIN.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from laneway.calls import Reason
+from laneway.engine.failures import lost
+from laneway.engine.live import LiveCall, LiveTurn
+from laneway.facts import AttemptEnded, CallEnded, Fact, HolderStopped
+from laneway.ids import CallId
+from laneway.journal.fold import CallView, RunView, TurnView
+from laneway.states import State
+
+if TYPE_CHECKING:
+    from laneway.engine.scheduler import Scheduler
+
+DIED = "the process that drove the run ended"
+
+
+def found_out(view: RunView) -> list[Fact]:
+    """What a new driver knows of the old one's running calls, as facts."""
+    facts: list[Fact] = []
+    for call in view.calls.values():
+        if call.stuck:
+            facts.append(HolderStopped(call=call.id, late=DIED))
+        if call.state is not State.RUNNING:
+            continue
+        record = call.record
+        if record.effect.changes_nothing or record.idempotent:
+            facts.append(AttemptEnded(call=call.id, attempt=call.attempt, cause=DIED))
+        else:
+            failure = lost(record.tool, DIED[0].upper() + DIED[1:])
+            facts.append(CallEnded(call=call.id, state=State.UNCERTAIN, outcome=failure))
+    return facts
+
+
+def revive(view: TurnView, scheduler: "Scheduler") -> LiveTurn:
+    """Make an open turn live again, as its facts tell; nothing moves before it is resumed."""
+    turn = LiveTurn(view.number, scheduler, referring=view.referring)
+    by_id: dict[CallId, LiveCall] = {}
+    for call in view.calls:
+        live = _revive_call(call, turn, scheduler)
+        turn.calls.append(live)
+        turn.by_name[live.name] = live
+        by_id[call.id] = live
+    _wire(view, by_id, overtake=scheduler.services.overtake)
+    turn.open = sum(call.outcome is None for call in turn.calls)
+    turn.active = sum(
+        call.outcome is None and call.state is not State.PENDING for call in turn.calls
+    )
+    turn.humans = sum(call.state is State.AWAITING_APPROVAL for call in turn.calls)
+    turn.uncertain = sum(call.state is State.UNCERTAIN for call in turn.calls)
+    turn.seq = scheduler.log.seq
+    return turn
+
+
+def _revive_call(view: CallView, turn: LiveTurn, scheduler: "Scheduler") -> LiveCall:
+    services = scheduler.services
+    record = view.record
+    call = LiveCall(record, services.tools.get(record.tool), turn, view.claims or record.claims)
+    call.state = view.state
+    call.outcome = view.outcome
+    call.attempt = view.attempt
+    call.rule = view.rule
+    if view.approval is not None:
+        call.approval = view.approval.id
+        left = view.approval.expires_wall - services.clock.wall()
+        call.due = services.clock.monotonic() + max(left, 0.0)
+    return call
+
+
+def _wire(view: TurnView, by_id: Mapping[CallId, LiveCall], *, overtake: bool) -> None:
+    for edge in view.edges:
+        source, target = by_id[edge.source], by_id[edge.target]
+        over = source.outcome is not None and not (
+            source.state is State.UNCERTAIN and edge.reason.carries_failure
+        )
+        passed = (
+            overtake
+            and edge.reason is Reason.CONFLICT
+            and source.state is State.AWAITING_APPROVAL
+        )
+        if over or passed:
+            continue
+        target.waits += 1
+        if not source.successors:
+            source.successors = []
+        source.successors.append((target, edge.reason))

@@ -1,0 +1,241 @@
+"""References from a call's arguments to another call's result.
+
+`${call}` or `${call.path[0].field}` inside a text, `{"$from": "call", "path": "..."}` as a whole
+value (which keeps its type); `$${` is a literal `${`. Reads checked arguments; feeds the graph
+with data edges, and the scheduler with the arguments that a body is entered with.
+
+A plan is strict: a name that no call has is a fault. A model's own turn is not: shell and template
+code is full of `${HOME}`, so there a text refers to a call only where a call has that name.
+"""
+
+import json
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from laneway.calls import Referring
+from laneway.outcomes import Code, Failure
+
+Path = tuple[str | int, ...]
+
+OPENING = re.compile(r"(\$?)\$\{([^{}]*)\}")
+STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
+WHOLE = "$from"
+
+
+class Reference(msgspec.Struct, frozen=True):
+    """One use of one call's result."""
+
+    parameter: str
+    """The top-level parameter it stands in."""
+    source: str
+    """The name of the call, as the model wrote it."""
+    path: str
+    """Where in the source's result, as written: `.items[0].id`, or empty for all of it."""
+
+
+class Unresolved(msgspec.Struct, frozen=True):
+    """What stands in a call's arguments and cannot be known yet."""
+
+    references: tuple[Reference, ...] = ()
+    faults: tuple[str, ...] = ()
+    """Names and paths that lead nowhere, each as a sentence."""
+
+    @property
+    def parameters(self) -> frozenset[str]:
+        """The top-level parameters whose value is not known yet."""
+        return frozenset(reference.parameter for reference in self.references)
+
+
+NOTHING = Unresolved()
+
+
+def find(
+    arguments: Mapping[str, Any],
+    names: Collection[str],
+    referring: Referring,
+    *,
+    literal: Collection[str] = (),
+) -> Unresolved:
+    """Find the references in checked arguments.
+
+    Args:
+        arguments: as the model wrote them.
+        names: of the calls that can be referred to.
+        referring: how they are read.
+        literal: parameters in which nothing is a reference.
+    """
+    found: list[Reference] = []
+    faults: list[str] = []
+    for parameter, value in arguments.items():
+        if parameter in literal:
+            continue
+        for source, path, whole in _mentions(value, names):
+            where = f"${{{source}{path}}}"
+            if source not in names:
+                if referring.strict or whole:
+                    faults.append(
+                        f"argument {parameter!r} refers to {where}, but no call is named {source!r}"
+                    )
+            elif path and steps(path) is None:
+                faults.append(
+                    f"argument {parameter!r} refers to {where}, whose path cannot be read: "
+                    "write .field or [index]"
+                )
+            else:
+                found.append(Reference(parameter, source, path))
+    if not found and not faults:
+        return NOTHING
+    return Unresolved(tuple(found), tuple(faults))
+
+
+def resolve(
+    arguments: Mapping[str, Any],
+    names: Collection[str],
+    value_of: Callable[[str], Any],
+    referring: Referring,
+    *,
+    literal: Collection[str] = (),
+) -> dict[str, Any] | Failure:
+    """Put the results in place of the references, in one pass: what is put in is not read again.
+
+    Args:
+        arguments: as recorded.
+        names: as for `find`.
+        value_of: the JSON value of a named call that has succeeded.
+        referring: as for `find`; a strict one also unwraps `$${` around a name that no call has.
+        literal: as for `find`.
+    """
+    filling = _Filling(names, value_of, referring)
+    try:
+        return {
+            parameter: value if parameter in literal else filling.fill(value)
+            for parameter, value in arguments.items()
+        }
+    except _NoSuchFieldError as error:
+        return Failure(
+            code=Code.BAD_REFERENCE,
+            message=str(error),
+            hint="Look at the result of that call, and refer to a field that it has.",
+        )
+
+
+def steps(path: str) -> Path | None:
+    """Split `.items[0].id` into keys and indices; None where it is neither."""
+    taken: list[str | int] = []
+    at = 0
+    while at < len(path):
+        step = STEP.match(path, at)
+        if step is None:
+            return None
+        taken.append(step[1] if step[1] is not None else int(step[2]))
+        at = step.end()
+    return tuple(taken)
+
+
+def split(inner: str, names: Collection[str]) -> tuple[str, str]:
+    """Split `call.path[0]` into the longest name that a call has, and the path behind it.
+
+    Ids of providers may hold dots and colons themselves, so the names decide where the path begins.
+    """
+    if inner in names:
+        return inner, ""
+    ends = [at for at, letter in enumerate(inner) if letter in ".["]
+    for end in reversed(ends):
+        if inner[:end] in names:
+            return inner[:end], inner[end:]
+    first = ends[0] if ends else len(inner)
+    return inner[:first], inner[first:]
+
+
+def _mentions(value: Any, names: Collection[str]) -> Iterator[tuple[str, str, bool]]:
+    if isinstance(value, str):
+        if "${" in value:
+            for mention in OPENING.finditer(value):
+                if not mention[1]:
+                    yield *split(mention[2].strip(), names), False
+    elif isinstance(value, dict):
+        if is_whole(value):
+            yield str(value[WHOLE]), _written(value.get("path", "")), True
+            return
+        for inner in value.values():
+            yield from _mentions(inner, names)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _mentions(inner, names)
+
+
+def is_whole(value: Mapping[str, Any]) -> bool:
+    """Whether an object is a reference to a whole value."""
+    return WHOLE in value and value.keys() <= {WHOLE, "path"}
+
+
+def _written(path: object) -> str:
+    """A path with the dot that may be left out in `{"path": "items[0]"}`."""
+    text = str(path)
+    return text if not text or text[0] in ".[" else f".{text}"
+
+
+class _NoSuchFieldError(Exception):
+    pass
+
+
+class _Filling:
+    def __init__(
+        self, names: Collection[str], value_of: Callable[[str], Any], referring: Referring
+    ) -> None:
+        self._names = names
+        self._value_of = value_of
+        self._strict = referring.strict
+        self._first = referring is Referring.FIRST
+
+    def fill(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return OPENING.sub(self._text, value) if "${" in value else value
+        if isinstance(value, dict):
+            if is_whole(value):
+                return self._value(str(value[WHOLE]), _written(value.get("path", "")))
+            return {key: self.fill(inner) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [self.fill(inner) for inner in value]
+        return value
+
+    def _text(self, mention: re.Match[str]) -> str:
+        source, path = split(mention[2].strip(), self._names)
+        known = source in self._names
+        if mention[1]:
+            return mention[0][1:] if known or self._strict else mention[0]
+        if not known:
+            return mention[0]
+        value = self._value(source, path)
+        if isinstance(value, str):
+            return value
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+    def _value(self, source: str, path: str) -> Any:
+        value = self._value_of(source)
+        walked = ""
+        for step in steps(path) or ():
+            if self._first and isinstance(step, str) and isinstance(value, list) and value:
+                value = value[0]
+                walked += "[0]"
+            try:
+                value = value[step]
+            except (KeyError, IndexError, TypeError):
+                raise _NoSuchFieldError(_missing(source, path, walked, step, value)) from None
+            walked += f"[{step}]" if isinstance(step, int) else f".{step}"
+        return value
+
+
+def _missing(source: str, path: str, walked: str, step: str | int, value: object) -> str:
+    place = f"the result of {source}" + (f" at {walked}" if walked else "")
+    if isinstance(value, dict):
+        has = ", ".join(sorted(map(str, value))[:10]) or "no fields"
+        found = f"is an object with {has}"
+    elif isinstance(value, list):
+        found = f"is a list of {len(value)}"
+    else:
+        found = f"is {'text' if isinstance(value, str) else type(value).__name__}"
+    return f"${{{source}{path}}}: {place} {found}, so there is no {step!r} in it"

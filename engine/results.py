@@ -1,0 +1,60 @@
+"""What the model is told of an outcome: one text, never empty, always valid UTF-8.
+
+Reads outcomes; feeds the renderer of every provider's form.
+"""
+
+import json
+from typing import Any
+
+import msgspec
+
+from laneway.engine.plain import whole_text
+from laneway.outcomes import Failure, Happened, Outcome, Success
+
+NO_OUTPUT = "(no output)"
+"""Stands for an empty result: some providers refuse an empty or blank text, and a model takes
+silence for a fault."""
+
+_EFFECTS = {
+    Happened.NOTHING: "",
+    Happened.PARTLY: "\nEffect: it happened in part.",
+    Happened.UNKNOWN: "\nEffect: unknown; it may have happened.",
+    Happened.ALL: "\nEffect: it happened.",
+}
+
+
+def text_of(outcome: Outcome) -> str:
+    """Write an outcome as the text of a result.
+
+    A value that is a string stands as it is, any other as compact JSON in its own order. A failure
+    is `Error CODE: message`, then a line for what it may have done, one for whether asking again
+    makes sense, and one for what to do instead; never a stack trace.
+    """
+    if isinstance(outcome, Success):
+        value = outcome.value
+        text = value if isinstance(value, str) else json_text(value)
+        if not text or text.isspace():
+            return NO_OUTPUT
+    else:
+        text = _told(outcome)
+    return text if text.isascii() else whole_text(text)
+
+
+def json_text(value: Any) -> str:
+    """Write a JSON value compactly, keys in their own order: the same value, the same text."""
+    try:
+        return _ENCODE(value).decode()
+    except UnicodeEncodeError:  # half a character, which a value read from JSON may hold
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+_ENCODE = msgspec.json.Encoder().encode
+
+
+def _told(failure: Failure) -> str:
+    message = failure.message.strip() or "no reason was given."
+    again = "the same call may succeed." if failure.retry else "the same call would fail again."
+    hint = f"\nInstead: {failure.hint}" if failure.hint else ""
+    return (
+        f"Error {failure.code}: {message}{_EFFECTS[failure.happened]}\nAsking again: {again}{hint}"
+    )

@@ -1,0 +1,459 @@
+"""A run: a conversation's work under one id, and the host's handle on it."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from laneway.engine import admission
+from laneway.engine.failures import Told, cancelled
+from laneway.engine.live import LiveCall, LiveTurn
+from laneway.engine.providers import parse
+from laneway.engine.providers.reply import Reply
+from laneway.engine.recovery import found_out, revive
+from laneway.engine.scheduler import Scheduler
+from laneway.engine.step import bound_digest
+from laneway.engine.turn import Turn, conversation, unfinished
+from laneway.errors import (
+    EngineClosedError,
+    OpenTurnError,
+    PlanError,
+    UnknownApprovalError,
+    UnknownCallError,
+    UsageError,
+)
+from laneway.facts import Fact, MessageSaid, RunOpened, RunTaken
+from laneway.ids import RunId
+from laneway.journal.fold import ApprovalView, RunView, TurnView, fold
+from laneway.journal.lease import this_driver
+from laneway.journal.writer import RunLog
+from laneway.outcomes import Failure, Success
+from laneway.states import State
+
+if TYPE_CHECKING:
+    from laneway.engine.engine import Engine
+
+
+class Run:
+    """Made by `engine.run(name)`; use it with `async with`, which creates it or takes it up."""
+
+    def __init__(
+        self,
+        engine: "Engine",
+        name: str,
+        *,
+        mode: str | None,
+        bound: Mapping[str, Any],
+        parallel: bool,
+        resume_with: str,
+        settings: Any,
+    ) -> None:
+        """Prepare; nothing is read or written before the run is entered."""
+        self._engine = engine
+        self._name = RunId(name)
+        self._mode = mode
+        self._bound = bound
+        self._parallel = parallel
+        self._resume_with = resume_with
+        self._settings = settings
+        self._scheduler: Scheduler | None = None
+        self._submitting = False
+
+    # Coming and going
+
+    async def __aenter__(self) -> Self:
+        """Become the driver of the run, created if need be.
+
+        Raises:
+            RunOwnedError: another living process drives it, or this one already does.
+            DamagedJournalError: its facts cannot be read.
+        """
+        services = self._engine.services
+        services.tools.require_bound({**self._engine.bound, **self._bound})
+        driver = this_driver()
+        rows = await services.journal.take(self._name, driver)
+        log = RunLog(RunView(self._name), self._broken)
+        try:
+            log = RunLog(fold(self._name, rows), self._broken)
+            services.journal.attach(log)
+            await self._take_up(log)
+        except BaseException:
+            await uncancelled(asyncio.ensure_future(services.journal.leave(log)))
+            raise
+        return self
+
+    async def _take_up(self, log: RunLog) -> None:
+        services = self._engine.services
+        view = log.view
+        mode = self._mode or view.mode
+        services.policy.mode(mode)
+        opening: list[Fact]
+        if view.seq:
+            opening = [RunTaken(driver=this_driver(), mode=mode), *found_out(view)]
+        else:
+            opening = [
+                RunOpened(
+                    run=self._name,
+                    driver=this_driver(),
+                    mode=mode,
+                    resume_with=self._resume_with,
+                    settings=self._settings,
+                )
+            ]
+        await services.journal.keep(log, opening)
+        scheduler = self._scheduler = Scheduler(
+            services,
+            log,
+            mode=mode,
+            bound={**self._engine.bound, **self._bound},
+            serial=not self._parallel,
+        )
+        self._engine.joined(scheduler)
+        for turn in view.turns:
+            if turn.closed:
+                self._remember(turn)
+        if view.open_turn is not None:
+            scheduler.turn = revive(view.open_turn, scheduler)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop what runs, park what waits for humans, and let another driver come."""
+        scheduler = self._live
+        leaving = asyncio.ensure_future(self._engine.leave(scheduler))
+        await uncancelled(leaving)
+        self._scheduler = None
+
+    def _broken(self, error: Exception) -> None:
+        if self._scheduler is not None:
+            self._scheduler.broken(error)
+
+    # What the run is
+
+    @property
+    def id(self) -> RunId:
+        """The name of the run."""
+        return self._name
+
+    @property
+    def view(self) -> RunView:
+        """The state of the run, folded from the facts that have been kept so far."""
+        return self._live.log.view
+
+    @property
+    def turns(self) -> Sequence[Turn]:
+        """All turns, the first first."""
+        return [Turn(self, view) for view in self.view.turns]
+
+    @property
+    def open_turn(self) -> Turn | None:
+        """The turn that a crash left, or one that still goes on."""
+        view = self.view.open_turn
+        return None if view is None else Turn(self, view)
+
+    @property
+    def approvals(self) -> Sequence[ApprovalView]:
+        """The questions that wait for a human, in the order in which they were asked."""
+        view = self.view
+        return [
+            approval
+            for approval in view.approvals.values()
+            if approval.answer is None
+            and view.calls[approval.call].state is State.AWAITING_APPROVAL
+        ]
+
+    def history(self) -> list[dict[str, Any]]:
+        """Every assistant message with its results, and what `say` added, in the provider's form.
+
+        A turn that has not ended is not shown.
+        """
+        return conversation(self.view)
+
+    # What the host does
+
+    async def submit(
+        self,
+        reply: object,
+        *,
+        provider: str | None = None,
+        key: str = "",
+        wait: bool = True,
+        strict: bool = False,
+    ) -> Turn:
+        """Run the calls of a model's answer.
+
+        Args:
+            reply: a provider's answer, as the SDK's object or as its dict; or a plan.
+            provider: the name of the wire format; told from the payload's shape if absent.
+            key: names this answer; the same key again gives the recorded turn. Without it the
+                provider's message id does the same for an answer submitted twice in a row.
+            wait: until all outcomes stand; else return once the answer is written down.
+            strict: refuse the answer whole if any of its calls has a fault, as for a plan.
+
+        Raises:
+            PayloadError: the answer cannot be read.
+            PlanError: it has faults, and `strict` was asked for; nothing was run.
+            OpenTurnError: the previous turn has not ended.
+            JournalError: nothing can be written down; nothing further is begun.
+        """
+        parsed = reply if isinstance(reply, Reply) else parse(reply, provider=provider)
+        recorded = self._recorded(parsed, key)
+        if recorded is not None:
+            if wait and not recorded.ready:
+                await self.finish()
+            return recorded
+        scheduler = self._live
+        self._refuse_second()
+        self._submitting = True
+        try:
+            if self.view.turns:
+                self._remember(self.view.turns[-1])
+            coming = await admission.admit(
+                parsed, len(self.view.turns) + 1, scheduler, key=key
+            )
+            if strict and coming.faults:
+                raise PlanError(fault_lines(coming))
+            await uncancelled(asyncio.ensure_future(scheduler.admit(coming)))
+        finally:
+            self._submitting = False
+        if not wait:
+            await scheduler.kept()
+            return Turn(self, self.view.turns[-1])
+        return await self._finish(coming.turn)
+
+    async def finish(self) -> Turn | None:
+        """Let the open turn go on, wait for it, and make its outcomes final.
+
+        Returns:
+            The turn; None if there is no open one.
+        """
+        turn = self._live.turn
+        if turn is None or turn.closed:
+            return None
+        return await self._finish(turn)
+
+    async def _finish(self, turn: LiveTurn) -> Turn:
+        await self._wait(turn)
+        await self._close(turn)
+        return Turn(self, self.view.turns[turn.number - 1])
+
+    async def wait(self, turn: Turn) -> None:
+        """Wait for a turn; see Turn.wait."""
+        if not turn.ready:
+            await self._wait(self._live_turn(turn))
+
+    async def close(self, turn: Turn) -> None:
+        """Close a turn; see Turn.close."""
+        if turn.ready:
+            return
+        live = self._live_turn(turn)
+        asked = [call for call in live.calls if call.state is State.AWAITING_APPROVAL]
+        self._live.cancel(asked, cancelled("the turn was closed before a human answered"))
+        await self._wait(live)
+        await self._close(live)
+
+    async def say(self, message: str | Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Put a message of the host's into the conversation, durably.
+
+        Args:
+            message: a text of the user's, or a message in the provider's form.
+
+        Returns:
+            The history, the message included.
+        """
+        scheduler = self._live
+        told = message if isinstance(message, str) else dict(message)
+        await scheduler.services.journal.keep(scheduler.log, [MessageSaid(message=told)])
+        return self.history()
+
+    async def approve(self, name: str, *, by: str = "", reason: str = "") -> None:
+        """Let a call run that waits for a human.
+
+        Args:
+            name: of the approval, or of its call (the provider's id or Laneway's).
+            by: who says so.
+            reason: kept with the answer.
+
+        Raises:
+            UnknownApprovalError: no such question is open.
+        """
+        await self._answer(name, granted=True, by=by, reason=reason)
+
+    async def deny(self, name: str, *, by: str = "", reason: str = "") -> None:
+        """Refuse a call that waits for a human; the model is given the reason.
+
+        Raises:
+            UnknownApprovalError: no such question is open.
+        """
+        await self._answer(name, granted=False, by=by, reason=reason)
+
+    async def _answer(self, name: str, *, granted: bool, by: str, reason: str) -> None:
+        scheduler = self._live
+        approval = next(
+            (
+                one
+                for one in self.approvals
+                if name in (one.id, one.call, self.view.calls[one.call].record.provider_id)
+            ),
+            None,
+        )
+        call = None if approval is None else self._live_call(approval.call)
+        if approval is None or call is None or call.state is not State.AWAITING_APPROVAL:
+            raise UnknownApprovalError(self._name, name, [one.id for one in self.approvals])
+        if bound_digest(call) != approval.digest:
+            raise UsageError(
+                f"approval {approval.id} was asked for other arguments than {call.name} has now"
+            )
+        scheduler.answer(call, granted=granted, by=by, reason=reason)
+        await scheduler.kept()
+
+    async def cancel(self, name: str | None = None, *, reason: str = "the user cancelled it") -> None:
+        """Stop a call, or all open calls of the run.
+
+        Calls that have not started end at once; the others when they have stopped, or at the end
+        of the grace.
+
+        Args:
+            name: the provider's id of a call or Laneway's; None for all.
+            reason: for the model.
+
+        Raises:
+            UnknownCallError: the run has no such open call.
+        """
+        scheduler = self._live
+        turn = scheduler.turn
+        if name is None:
+            calls = [] if turn is None else turn.calls
+        else:
+            call = self._live_call(name)
+            if call is None:
+                raise UnknownCallError(self._name, name)
+            calls = [call]
+        scheduler.cancel(calls, cancelled(reason))
+        await scheduler.kept()
+
+    async def settle(
+        self, name: str, *, value: Any = None, failure: str = "", by: str = ""
+    ) -> None:
+        """Say what an UNCERTAIN call came to, found out by other means.
+
+        Args:
+            name: the provider's id of the call or Laneway's.
+            value: its result, if it did happen.
+            failure: what went wrong, if it did not happen.
+            by: who says so.
+
+        Raises:
+            UnknownCallError: the run has no such call, or it is not UNCERTAIN in an open turn.
+        """
+        scheduler = self._live
+        call = self._live_call(name)
+        if call is None or call.state is not State.UNCERTAIN or call.turn.closed:
+            raise UnknownCallError(self._name, f"{name} (UNCERTAIN)")
+        scheduler.settle(call, settled(call, value, failure), by)
+        await scheduler.kept()
+
+    # Within
+
+    @property
+    def _live(self) -> Scheduler:
+        if self._scheduler is None:
+            raise EngineClosedError
+        return self._scheduler
+
+    def _remember(self, turn: TurnView) -> None:
+        for call in turn.calls:
+            self._live.earlier[call.record.provider_id] = call
+
+    def _recorded(self, reply: Reply, key: str) -> Turn | None:
+        turns = self.view.turns
+        if key:
+            for view in turns:
+                if view.key == key:
+                    return Turn(self, view)
+            return None
+        last = turns[-1] if turns else None
+        if last is not None and reply.key and last.key == reply.key:
+            if last.message == reply.message:
+                return Turn(self, last)
+        return None
+
+    def _refuse_second(self) -> None:
+        turn = self._live.turn
+        if self._submitting or (turn is not None and not turn.closed):
+            number = turn.number if turn is not None else 1
+            view = self.view.open_turn
+            names = [call.record.provider_id for call in unfinished(view)] if view else []
+            raise OpenTurnError(self._name, number, names)
+
+    def _live_turn(self, turn: Turn) -> LiveTurn:
+        live = self._live.turn
+        assert live is not None
+        assert live.number == turn.number, "only the last turn can be open"
+        return live
+
+    def _live_call(self, name: str) -> LiveCall | None:
+        turn = self._live.turn
+        if turn is None:
+            return None
+        return next((call for call in turn.calls if name in (call.name, call.id)), None)
+
+    async def _wait(self, turn: LiveTurn) -> None:
+        scheduler = self._live
+        if turn.admitting and not self._submitting:
+            scheduler.resume(turn)
+        try:
+            await scheduler.quiet(turn)
+        except asyncio.CancelledError:
+            scheduler.cancel(turn.calls, STOPPED_WAITING)
+            await uncancelled(asyncio.ensure_future(scheduler.quiet(turn)))
+            raise
+        finally:
+            interrupt, scheduler.interrupt = scheduler.interrupt, None
+        if interrupt is not None:
+            raise interrupt
+
+    async def _close(self, turn: LiveTurn) -> None:
+        if not turn.closed:
+            self._live.close(turn)
+        await self._live.kept()
+
+
+STOPPED_WAITING: Told = cancelled("whoever waited for the turn was cancelled")
+
+
+async def uncancelled(task: "asyncio.Future[None]") -> None:
+    """Wait for work that must not be cut short; a cancellation is passed on when it is done."""
+    interruption: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError as error:
+            if task.cancelled():
+                raise
+            interruption = error
+    task.result()
+    if interruption is not None:
+        raise interruption
+
+
+def fault_lines(coming: admission.Admission) -> list[str]:
+    """Name every fault of a plan, each with its call."""
+    return [
+        f"{coming.turn.calls[at].name} ({coming.turn.calls[at].record.tool}): {ended.outcome.message}"
+        for at, ended in sorted(coming.faults.items())
+        if isinstance(ended.outcome, Failure)
+    ]
+
+
+def settled(call: LiveCall, value: Any, failure: str) -> Success | Failure:
+    """The outcome that somebody found out."""
+    from laneway.engine.failures import found_failed
+    from laneway.engine.serialise import normalise
+
+    if failure:
+        return found_failed(failure)
+    return normalise(value, tool=call.record.tool, effect=call.record.effect)

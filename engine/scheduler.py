@@ -1,0 +1,336 @@
+"""The scheduler of one run: the only loop there is.
+
+It reads events (a turn admitted, a body over, a deadline, an answer, a cancel), lets a `Step`
+decide all that follows from one of them, posts the step's facts together, and carries the step out
+when they are kept.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from math import inf
+from typing import Any
+
+from laneway.engine.admission import Admission, alone, beside, complete
+from laneway.engine.bodies import INTERRUPTED, Bodies
+from laneway.engine.failures import (
+    APPROVAL_EXPIRED,
+    Told,
+    cancelled,
+    rejected,
+    timed_out,
+    turn_timed_out,
+)
+from laneway.engine.live import LiveCall, LiveTurn
+from laneway.engine.services import Services
+from laneway.engine.step import Step
+from laneway.errors import EngineFaultError, JournalError
+from laneway.facts import ApprovalAnswered, CallSettled
+from laneway.journal.fold import CallView
+from laneway.journal.writer import RunLog
+from laneway.outcomes import Failure, Outcome, succeeded
+from laneway.states import State
+
+SLICE = 500
+"""Calls admitted at a stretch, so that the loop's other users wait at most some milliseconds."""
+
+
+class Scheduler:
+    """Moves the calls of one run."""
+
+    def __init__(
+        self,
+        services: Services,
+        log: RunLog,
+        *,
+        mode: str,
+        bound: Mapping[str, Any],
+        serial: bool = False,
+    ) -> None:
+        """Go on after the facts of `log`.
+
+        Args:
+            services: what the runs of the engine share.
+            log: the run's journal.
+            mode: the agent mode that policies see.
+            bound: arguments that the host sets, by parameter.
+            serial: whether every call has the run alone.
+        """
+        self.services = services
+        self.log = log
+        self.mode = mode
+        self.bound = bound
+        self.serial = serial
+        self.beside_in_run = beside(log.view.run)
+        self.alone_in_run = alone(log.view.run)
+        self.earlier: dict[str, CallView] = {}
+        """The calls of earlier turns by the names they had; the latest wins."""
+        self.token = log.view.token
+        """The last fencing token that was given out."""
+        self.turn: LiveTurn | None = None
+        """The last turn."""
+        self.leaving = False
+        self.interrupt: KeyboardInterrupt | None = None
+        self.bodies = Bodies(self)
+
+    def complete(self, call: LiveCall) -> Failure | None:
+        """Resolve a ready call's references, and check what comes of it."""
+        return complete(call)
+
+    # Events from the host
+
+    async def admit(self, admission: Admission) -> None:
+        """Take a turn in, slice by slice; the fact that announces it goes down with the first."""
+        turn = self.turn = admission.turn
+        turn.open = len(turn.calls)
+        self._limit(turn)
+        step = Step(self)
+        step.facts.append(admission.opening)
+        for at, ended in admission.faults.items():
+            if turn.calls[at].outcome is None:
+                step.end(turn.calls[at], ended.state, ended.outcome)
+        step.drain()
+        for start in range(0, len(turn.calls), SLICE):
+            if start:
+                self.post(step)
+                step = Step(self)
+                await asyncio.sleep(0)
+            for call in turn.calls[start : start + SLICE]:
+                if not call.waits and call.state is State.PENDING and call.told is None:
+                    step.consider(call)
+        turn.admitting = False
+        step.turns.append(turn)
+        self.post(step)
+
+    def resume(self, turn: LiveTurn) -> None:
+        """Let a turn go on that an earlier driver left."""
+        self._limit(turn)
+        step = Step(self)
+        turn.admitting = False
+        for call in turn.calls:
+            if call.outcome is not None:
+                continue
+            failure = None if call.state is State.PENDING else self.complete(call)
+            if failure is not None:  # The tool is gone, or has changed.
+                step.end(call, State.FAILED, failure)
+            elif call.state is State.QUEUED:
+                step.ask_for_lanes(call)
+            elif call.state is State.BACKING_OFF:
+                step.queue(call, call.rule)
+            elif call.state is State.AWAITING_APPROVAL:
+                self.services.deadlines.watch(call)
+            elif not call.waits:
+                step.consider(call)
+        step.turns.append(turn)
+        self.post(step)
+
+    def cancel(self, calls: Iterable[LiveCall], told: Told) -> None:
+        """Stop calls: those that have not started at once, the others as soon as they do stop."""
+        affected = [call for call in calls if call.outcome is None and call.told is None]
+        for call in affected:
+            call.told = told
+        step = Step(self)
+        for call in affected:
+            if call.state is not State.RUNNING:
+                step.end_unstarted(call, told)
+        self.post(step)
+        for call in affected:
+            if call.state is State.RUNNING:
+                self.bodies.tell(call)
+
+    def answer(self, call: LiveCall, *, granted: bool, by: str, reason: str) -> None:
+        """A human answered the question that a call waits for."""
+        assert call.approval is not None
+        self.services.deadlines.forget(call)
+        step = Step(self)
+        step.facts.append(
+            ApprovalAnswered(
+                call=call.id, approval=call.approval, granted=granted, by=by, reason=reason
+            )
+        )
+        if granted:
+            step.queue(call, f"approved by {by}" if by else "approved")
+        else:
+            step.end(call, State.DENIED, rejected(by, reason))
+        self.post(step)
+
+    def settle(self, call: LiveCall, outcome: Outcome, by: str) -> None:
+        """Somebody found out what an UNCERTAIN call came to, while its turn is open."""
+        step = Step(self)
+        step.facts.append(CallSettled(call=call.id, outcome=outcome, by=by))
+        call.move(State.SUCCEEDED if succeeded(outcome) else State.FAILED)
+        call.outcome = outcome
+        call.turn.uncertain -= 1
+        step.free(call)
+        step.turns.append(call.turn)
+        self.post(step)
+
+    def close(self, turn: LiveTurn) -> None:
+        """Make every outcome of a quiet turn final: what still waits for an unknown is skipped."""
+        step = Step(self)
+        turn.uncertain = 0
+        for call in turn.calls:
+            if call.state is State.UNCERTAIN:
+                step.skip_dependents(call)
+        step.turns.append(turn)
+        self.post(step)
+
+    async def quiet(self, turn: LiveTurn) -> None:
+        """Wait until nothing of the turn moves by itself any more, and all of it is kept.
+
+        Raises:
+            JournalError: the journal broke.
+        """
+        while self.log.broken is None and not self._is_quiet(turn):
+            waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            turn.quiet.append(waiting)
+            await waiting
+        if self.log.broken is not None:
+            raise self.log.broken
+
+    async def kept(self) -> None:
+        """Wait until everything decided so far is kept.
+
+        Raises:
+            JournalError: it is not known to be.
+        """
+        await self.services.journal.keep(self.log, [])
+
+    async def leave(self) -> None:
+        """Stop everything that runs, park what waits, and see it all written down."""
+        self.leaving = True
+        turn = self.turn
+        if turn is not None and not turn.closed:
+            moving = (State.QUEUED, State.RUNNING, State.BACKING_OFF)
+            self.cancel(
+                [call for call in turn.calls if call.state in moving],
+                cancelled("the program left the run"),
+            )
+            for call in turn.calls:
+                if call.state is State.AWAITING_APPROVAL:
+                    self.services.deadlines.forget(call)
+            self.services.deadlines.forget(turn)
+        await self.bodies.stopped()
+        if self.log.broken is None:
+            await self.kept()
+
+    # Events from the engine
+
+    def expired(self, call: LiveCall) -> None:
+        """The deadline of whatever a call does has passed."""
+        if call.outcome is not None:
+            return
+        if call.state is State.AWAITING_APPROVAL:
+            step = Step(self)
+            step.end(call, State.DENIED, APPROVAL_EXPIRED)
+            self.post(step)
+        elif call.state is State.BACKING_OFF:
+            step = Step(self)
+            step.queue(call, call.rule)
+            self.post(step)
+        elif call.told is None:
+            call.told = timed_out(self.bodies.limit_of(call))
+            self.bodies.tell(call)
+        else:
+            self.bodies.give_up(call)
+
+    def turn_expired(self, turn: LiveTurn) -> None:
+        """The turn as a whole has taken too long; its clock rests while only humans are awaited."""
+        if turn.closed:
+            return
+        if turn.active == turn.humans:
+            self._limit(turn)
+        else:
+            self.cancel(turn.calls, turn_timed_out(turn.limit_seconds))
+
+    def failed(self, error: BaseException) -> None:
+        """The engine itself went wrong: nothing may hang on it, so the run ends here."""
+        if self.log.broken is None:
+            self.log.broken = EngineFaultError(self.log.view.run, error)
+            self.broken(self.log.broken)
+
+    def granted(self, call: LiveCall) -> None:
+        """Another run gave back what this call waits for."""
+        step = Step(self)
+        if self.log.broken is None:
+            step.start(call)
+        else:
+            step.give_back(call)
+        self.post(step)
+
+    def interrupted(self, interrupt: KeyboardInterrupt) -> None:
+        """A tool raised KeyboardInterrupt: stop everything, then let it out of the run."""
+        self.interrupt = interrupt
+        if self.turn is not None:
+            asyncio.get_running_loop().call_soon(self.cancel, self.turn.calls, INTERRUPTED)
+
+    def broken(self, error: JournalError) -> None:
+        """No fact can be kept any more: begin nothing, stop what runs, tell who waits."""
+        self.bodies.abandon()
+        turn = self.turn
+        if turn is None:
+            return
+        step = Step(self)
+        for call in turn.calls:
+            self.services.deadlines.forget(call)
+            if call.request is not None and call.task is None:
+                step.give_back(call)
+        self.services.deadlines.forget(turn)
+        self._hand_over(step)
+        self._wake(turn, error)
+
+    # Steps
+
+    def post(self, step: Step) -> None:
+        """Put a step's facts down, to be carried out when they are kept."""
+        if self.log.broken is None:
+            step.drain()
+            step.close_turns()
+            if self.services.relaxed:
+                self._start_early(step)
+            for turn in step.turns:
+                turn.seq = self.log.seq + len(step.facts)
+            if step.starts or step.turns:
+                self.services.journal.post(
+                    self.log, step.facts, lambda error: self._kept(step, error)
+                )
+            elif step.facts:
+                self.services.journal.post(self.log, step.facts)
+        self._hand_over(step)
+
+    def _start_early(self, step: Step) -> None:
+        """In the weaker mode, what changes nothing is entered before its start is durable."""
+        early = [call for call in step.starts if call.harmless]
+        step.starts = [call for call in step.starts if not call.harmless]
+        for call in early:
+            self.bodies.launch(call)
+
+    def _hand_over(self, step: Step) -> None:
+        for call in step.released:
+            call.scheduler.granted(call)
+
+    def _kept(self, step: Step, error: JournalError | None) -> None:
+        if error is not None:
+            return
+        for call in step.starts:
+            self.bodies.launch(call)
+        for turn in step.turns:
+            if turn.quiet and self._is_quiet(turn):
+                self._wake(turn, None)
+
+    def _wake(self, turn: LiveTurn, error: JournalError | None) -> None:
+        waiting, turn.quiet = turn.quiet, []
+        for future in waiting:
+            if not future.done():
+                if error is None:
+                    future.set_result(None)
+                else:
+                    future.set_exception(error)
+
+    def _is_quiet(self, turn: LiveTurn) -> bool:
+        return turn.is_quiet and self.log.view.seq >= turn.seq
+
+    def _limit(self, turn: LiveTurn) -> None:
+        turn.limit_seconds = self.services.limits.turn_seconds
+        if turn.limit_seconds != inf:
+            turn.due = self.services.clock.monotonic() + turn.limit_seconds
+            self.services.deadlines.watch(turn)

@@ -1,0 +1,67 @@
+"""What the runs of an engine share, made anew for every event loop it serves."""
+
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING
+
+from laneway.engine.clock import Clock
+from laneway.engine.deadlines import Deadlines
+from laneway.engine.threads import ToolThreads
+from laneway.engine.tools import Toolset
+from laneway.journal.writer import Journal
+from laneway.lanes.names import Names
+from laneway.lanes.table import LaneTable
+from laneway.policies.rules import Policy
+
+if TYPE_CHECKING:
+    from laneway.engine.live import LiveCall
+
+THREAD_LANE = "lane:engine/threads"
+"""Every synchronous call takes one slot: a call that is RUNNING has its thread."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Every limit has a value; `math.inf` lifts one, by name."""
+
+    call_seconds: float = 30.0
+    """A call without a timeout of its own (agents' tool calls: 10–30 s)."""
+    turn_seconds: float = 900.0
+    """A turn as a whole; rests while only humans are awaited."""
+    grace_seconds: float = 1.0
+    """Between telling a body to stop and giving its call up."""
+    approval_seconds: float = 3600.0
+    """A question to a human."""
+    tool_threads: int = 32
+    """Synchronous calls at once."""
+    stuck_threads: int = 64
+    """Stuck threads that are replaced; beyond, they count against `tool_threads`."""
+    back_off_seconds: float = 1.0
+    """The first pause between two attempts; doubles, up to 60 s, give or take 20 %."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant."""
+        for name in self.__slots__:
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"Limits.{name} is a number of 0 or more; math.inf lifts it")
+        if self.tool_threads < 1 or self.tool_threads == inf:
+            raise ValueError("Limits.tool_threads is a whole number of 1 or more")
+
+
+@dataclass(slots=True, kw_only=True)
+class Services:
+    """Shared by all schedulers of one engine in one event loop."""
+
+    journal: Journal
+    lanes: "LaneTable[LiveCall]"
+    names: Names
+    clock: Clock
+    threads: ToolThreads
+    deadlines: Deadlines
+    policy: Policy
+    tools: Toolset
+    limits: Limits
+    relaxed: bool
+    """Pure and read calls are entered before their start is durable."""
+    overtake: bool
+    """A call that waits for a human holds up only what needs it, not what conflicts with it."""

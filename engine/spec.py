@@ -1,0 +1,185 @@
+"""What the scheduler must know of a tool, apart from what the model sees of it.
+
+Reads what a host declares; feeds admission, policies, lanes and execution.
+"""
+
+import math
+import re
+from collections.abc import Collection, Sequence
+from typing import Any, TypedDict
+
+import msgspec
+
+from laneway.effects import Effect
+from laneway.engine.callables import Callee
+from laneway.engine.claiming import ClaimsOf
+from laneway.engine.docstrings import summary
+from laneway.engine.serialise import digest
+from laneway.errors import ToolError
+
+NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+"""What both OpenAI and Anthropic take for the name of a tool; a dot is refused by OpenAI."""
+
+
+class Declarations(TypedDict, total=False):
+    """What can be said of a tool; everything may be left out."""
+
+    name: str | None
+    """For the model; the function's own name if left out."""
+    description: str | None
+    """For the model; the first paragraph of the docstring if left out."""
+    effect: Effect | None
+    """How far a call reaches."""
+    idempotent: bool | None
+    """Whether a repeated call changes nothing more; pure and read tools always are."""
+    claims: Sequence[str] | ClaimsOf | None
+    """What a call takes: templates (`write file:{path}`), or a function from its canonical
+    arguments to such texts; [] for nothing."""
+    claims_at_most: Sequence[str]
+    """Covers whatever a function in `claims` may give, for a call whose arguments wait for another
+    call's result; all files if left out."""
+    timeout: float | None
+    """Seconds for one attempt; the engine's default if left out, math.inf for no limit."""
+    retries: int
+    """Further attempts after a transient fault, if a repeat is safe."""
+    approval: bool
+    """Whether a human is asked for each call that no rule decides."""
+    strict: bool
+    """No coercion, no unknown fields, nothing unwrapped."""
+    literal: Collection[str]
+    """Parameters in which `${…}` is text, such as a shell command."""
+    bound: Collection[str]
+    """Parameters that the host sets and the model never sees."""
+    version: str
+    """Of the tool's behaviour: a result recorded under another version is not shared or reused."""
+
+
+class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a tool."""
+
+    name: str
+    description: str
+    schema: dict[str, Any]
+    """JSON Schema of what the model sends; host-bound parameters are absent."""
+    effect: Effect = Effect.EXTERNAL
+    idempotent: bool = False
+    declared: bool = False
+    """False if nothing was said of effect, claims and idempotence: it runs alone in its run."""
+    claims: tuple[str, ...] | None = None
+    """Templates as declared, None if nothing was said of them; `Tool.claims` evaluates."""
+    timeout_seconds: float | None = None
+    """None for the engine's default, math.inf for no limit."""
+    retries: int = 0
+    approval: bool = False
+    strict: bool = False
+    sync: bool = False
+    """The function blocks: it runs in a thread."""
+    literal: frozenset[str] = frozenset()
+    bound: frozenset[str] = frozenset()
+    version: str = ""
+    """Digest of schema, declarations and the declared version."""
+    importable: str = ""
+    """`module:qualname` of the function, or empty."""
+
+
+def spec_of(callee: Callee, schema: dict[str, Any], said: Declarations) -> ToolSpec:
+    """Put together what the function, its schema and the host say.
+
+    Raises:
+        ToolError: something contradicts itself, is out of range or names no parameter.
+    """
+    name = tool_name(callee, said)
+    effect = said.get("effect")
+    idempotent = said.get("idempotent")
+    if effect is not None and effect.changes_nothing and idempotent is False:
+        raise ToolError(name, f"a {effect} tool changes nothing, so it is idempotent; say neither")
+    claims = said.get("claims")
+    parameters = {*schema.get("properties", ()), *callee.parameters}
+    literal, bound = frozenset(said.get("literal", ())), bound_of(callee, said)
+    for word, named in (("literal", literal), ("bound", bound)):
+        if unknown := sorted(named - parameters) if not callee.takes_any else []:
+            known = ", ".join(sorted(parameters)) or "none"
+            raise ToolError(
+                name, f"{word}= names {unknown[0]!r}, no parameter of it (it has: {known})"
+            )
+    effect = effect if effect is not None else Effect.EXTERNAL
+    spec = ToolSpec(
+        name=name,
+        description=said.get("description") or summary(callee.docstring),
+        schema=schema,
+        effect=effect,
+        idempotent=effect.changes_nothing or bool(idempotent),
+        declared=any(said.get(word) is not None for word in ("effect", "idempotent", "claims")),
+        claims=_claims_text(claims),
+        timeout_seconds=_timeout(name, said.get("timeout")),
+        retries=_retries(name, said.get("retries", 0)),
+        approval=said.get("approval", False),
+        strict=said.get("strict", False),
+        sync=callee.sync,
+        literal=literal,
+        bound=bound,
+        importable=callee.importable,
+    )
+    return msgspec.structs.replace(spec, version=_version(spec, said.get("version", "")))
+
+
+def tool_name(callee: Callee, said: Declarations) -> str:
+    """Give the name that a tool will have.
+
+    Raises:
+        ToolError: no provider would take it.
+    """
+    name = said.get("name") or callee.name
+    if not NAME.fullmatch(name):
+        raise ToolError(
+            name,
+            "this is no name that providers take (letters, digits, _ and -, up to 64); give one "
+            "with name=",
+        )
+    return name
+
+
+def bound_of(callee: Callee, said: Declarations) -> frozenset[str]:
+    """Name the parameters that the host sets, marked or declared."""
+    named = said.get("bound", ())
+    if isinstance(named, str):
+        raise ToolError(
+            tool_name(callee, said), f"bound={named!r} is a text; give a tuple of names"
+        )
+    return callee.bound | frozenset(named)
+
+
+def _claims_text(claims: Sequence[str] | ClaimsOf | None) -> tuple[str, ...] | None:
+    if callable(claims):
+        return (f"by {getattr(claims, '__qualname__', type(claims).__qualname__)}",)
+    return None if claims is None else tuple(claims)
+
+
+def _timeout(tool: str, seconds: float | None) -> float | None:
+    if seconds is not None and not seconds > 0:
+        raise ToolError(
+            tool, f"timeout={seconds!r} is no time; give seconds, or math.inf for no limit"
+        )
+    return None if seconds is None else float(seconds)
+
+
+def _retries(tool: str, retries: int) -> int:
+    if retries < 0 or retries != math.floor(retries):
+        raise ToolError(tool, f"retries={retries!r} is no number of further attempts")
+    return int(retries)
+
+
+def _version(spec: ToolSpec, declared: str) -> str:
+    return digest(
+        [
+            declared,
+            spec.name,
+            spec.schema,
+            spec.effect,
+            spec.idempotent,
+            spec.claims,
+            sorted(spec.bound),
+            sorted(spec.literal),
+            spec.strict,
+        ]
+    )[:16]

@@ -1,0 +1,274 @@
+"""What one event brings about: decided together, kept together, then carried out.
+
+The result of a call, its release, and the grant and start of all that it frees are one step, and
+so one transaction; bodies are entered when it is durable. A step changes calls, turns and lanes at
+once, so that the next event sees what this one decided; the world sees it after the commit.
+"""
+
+from collections.abc import Sequence
+from math import inf
+from typing import TYPE_CHECKING
+
+from laneway.calls import Reason
+from laneway.engine.failures import Told, skipped, stopped
+from laneway.engine.live import LiveCall, LiveTurn
+from laneway.engine.services import Services
+from laneway.facts import ApprovalAsked, CallEnded, CallQueued, CallStarted, Fact, TurnClosed
+from laneway.lanes.requests import Request
+from laneway.outcomes import Failure, Outcome
+from laneway.policies.approvals import approval_id, digest
+from laneway.policies.questions import Decision, Question, Verdict, denied
+from laneway.states import State
+
+if TYPE_CHECKING:
+    from laneway.engine.scheduler import Scheduler
+
+
+class Step:
+    """The consequences of one event in one run."""
+
+    __slots__ = (
+        "facts",
+        "ready",
+        "released",
+        "scheduler",
+        "services",
+        "skips",
+        "starts",
+        "turns",
+    )
+
+    def __init__(self, scheduler: "Scheduler") -> None:
+        """Start with nothing."""
+        self.scheduler = scheduler
+        self.services: Services = scheduler.services
+        self.facts: list[Fact] = []
+        self.starts: list[LiveCall] = []
+        """Calls whose body may be entered once the facts are kept."""
+        self.ready: list[LiveCall] = []
+        """Calls that wait for nothing any more and have not been looked at yet."""
+        self.skips: list[tuple[LiveCall, LiveCall]] = []
+        """Calls that will not run, with the call that they needed."""
+        self.turns: list[LiveTurn] = []
+        """Turns in which something has ended."""
+        self.released: list[LiveCall] = []
+        """Calls of other runs that were granted their lanes."""
+
+    # From ready to running
+
+    def consider(self, call: LiveCall) -> None:
+        """Nothing that the call depends on is open: complete and judge it."""
+        if call.checked is None:
+            failure = self.scheduler.complete(call)
+            if failure is not None:
+                self.end(call, State.FAILED, failure)
+                return
+        verdict = self._judge(call)
+        if verdict.decision is Decision.ALLOW:
+            self.queue(call, verdict.rule)
+        elif verdict.decision is Decision.ASK:
+            self._ask(call, verdict)
+        else:
+            self.end(call, State.DENIED, denied(verdict))
+
+    def _judge(self, call: LiveCall) -> Verdict:
+        assert call.tool is not None
+        spec = call.tool.spec
+        return self.services.policy.decide(
+            Question(
+                tool=spec.name,
+                arguments=call.arguments,
+                effect=spec.effect,
+                mode=self.scheduler.mode,
+                claims=call.claims,
+                declared=spec.declared,
+                asks=spec.approval,
+            )
+        )
+
+    def _ask(self, call: LiveCall, verdict: Verdict) -> None:
+        """Put the question to a human; the call holds nothing meanwhile."""
+        call.move(State.AWAITING_APPROVAL)
+        call.turn.active += 1
+        call.turn.humans += 1
+        clock = self.services.clock
+        seconds = self.services.limits.approval_seconds
+        call.approval = approval_id(call.id, 1)
+        self.facts.append(
+            ApprovalAsked(
+                call=call.id,
+                approval=call.approval,
+                digest=bound_digest(call),
+                arguments=call.arguments,
+                rule=verdict.rule,
+                expires_wall=clock.wall() + seconds if seconds != inf else 0.0,
+            )
+        )
+        if seconds != inf:
+            call.due = clock.monotonic() + seconds
+            self.services.deadlines.watch(call)
+        if self.services.overtake:
+            self._let_pass(call)
+
+    def _let_pass(self, call: LiveCall) -> None:
+        """Free what merely conflicts with a call that waits for a human."""
+        kept = [edge for edge in call.successors if edge[1] is not Reason.CONFLICT]
+        passing = [edge[0] for edge in call.successors if edge[1] is Reason.CONFLICT]
+        call.successors = kept
+        for target in passing:
+            self._one_less(target)
+
+    def queue(self, call: LiveCall, rule: str) -> None:
+        """Let the call pass, and ask for its lanes."""
+        turn = call.turn
+        if call.state is State.PENDING:
+            turn.active += 1
+        elif call.state is State.AWAITING_APPROVAL:
+            turn.humans -= 1
+        call.move(State.QUEUED)
+        call.rule = rule
+        record = call.record
+        final = call.claims if call.claims is not record.claims else ()
+        self.facts.append(CallQueued(call=record.id, rule=rule, claims=final))
+        self.ask_for_lanes(call)
+
+    def ask_for_lanes(self, call: LiveCall) -> None:
+        """Enter the queues of all its lanes at once."""
+        request = call.request = self.services.lanes.request(call.claims, call)
+        if request.granted:
+            self.start(call)
+
+    def start(self, call: LiveCall) -> None:
+        """The call holds all its claims: announce that its body is entered."""
+        if call.told is not None:
+            return  # It is being cancelled in this very step, and its lanes go straight back.
+        call.move(State.RUNNING)
+        call.attempt += 1
+        scheduler = self.scheduler
+        scheduler.token += 1
+        self.facts.append(
+            CallStarted(call=call.record.id, attempt=call.attempt, token=scheduler.token)
+        )
+        self.starts.append(call)
+
+    # Endings
+
+    def end(
+        self, call: LiveCall, state: State, outcome: Outcome, *, body_stopped: bool = True
+    ) -> None:
+        """Give a call its one outcome, and see what follows."""
+        turn = call.turn
+        was = call.state
+        call.move(state)
+        call.outcome = outcome
+        turn.open -= 1
+        if was is not State.PENDING:
+            turn.active -= 1
+            if was is State.AWAITING_APPROVAL:
+                turn.humans -= 1
+            if was is not State.QUEUED:
+                self.services.deadlines.forget(call)
+        if state is State.UNCERTAIN:
+            turn.uncertain += 1
+        self.facts.append(
+            CallEnded(call=call.record.id, state=state, outcome=outcome, stopped=body_stopped)
+        )
+        self.turns.append(turn)
+        if body_stopped:
+            self.give_back(call)
+        self.free(call)
+        if body_stopped and state is not State.UNCERTAIN:
+            call.drop()
+
+    def end_told(self, call: LiveCall, told: Told, *, still_running: bool = False) -> None:
+        """End a started call that was told to stop."""
+        failure = stopped(
+            told, effect=call.record.effect, entered=call.entered, still_running=still_running
+        )
+        self.end(call, told.state, failure, body_stopped=not still_running)
+
+    def end_unstarted(self, call: LiveCall, told: Told) -> None:
+        """End a call that was told to stop before it was started."""
+        failure = stopped(
+            told, effect=call.record.effect, entered=call.attempt > 0, still_running=False
+        )
+        self.end(call, State.CANCELLED, failure)
+
+    def give_back(self, call: LiveCall) -> None:
+        """Free the lanes of a call whose body has stopped, or leave their queues."""
+        request = call.request
+        if request is None:
+            return
+        call.request = None
+        lanes = self.services.lanes
+        self.pass_on(lanes.release(request) if request.granted else lanes.withdraw(request))
+
+    def pass_on(self, granted: Sequence[Request[LiveCall]]) -> None:
+        """Start whoever has been granted its lanes; those of other runs have steps of their own."""
+        for request in granted:
+            owner = request.owner
+            if owner.scheduler is self.scheduler:
+                self.start(owner)
+            else:
+                self.released.append(owner)
+
+    def free(self, call: LiveCall) -> None:
+        """Let go of what waits for an ended call, or skip it."""
+        success = call.state is State.SUCCEEDED
+        for target, reason in call.successors:
+            if success or not reason.carries_failure:
+                self._one_less(target)
+            elif call.state is not State.UNCERTAIN:
+                self.skips.append((target, call))
+
+    def skip_dependents(self, call: LiveCall) -> None:
+        """Skip what needs a call whose end will not be known in time."""
+        for target, reason in call.successors:
+            if reason.carries_failure:
+                self.skips.append((target, call))
+
+    def _one_less(self, target: LiveCall) -> None:
+        target.waits -= 1
+        if not target.waits and target.state is State.PENDING:
+            self.ready.append(target)
+
+    def _skip(self, call: LiveCall, source: LiveCall) -> None:
+        if call.outcome is not None:
+            return
+        root = source
+        if isinstance(source.outcome, Failure) and source.outcome.cause is not None:
+            cause = source.outcome.cause
+            root = next((one for one in call.turn.calls if one.id == cause), source)
+        names = source.name if root is source else f"{source.name} (and before it {root.name})"
+        told = f"ended {root.state}"
+        if isinstance(root.outcome, Failure):
+            told += f" ({root.outcome.code})"
+        self.end(call, State.SKIPPED, skipped(root.id, names, told))
+
+    # Completion
+
+    def drain(self) -> None:
+        """Follow what has been freed or skipped until nothing is left."""
+        while self.ready or self.skips:
+            while self.skips:
+                self._skip(*self.skips.pop())
+            ready, self.ready = self.ready, []
+            if self.scheduler.leaving:
+                continue  # Parked: they stay PENDING, for whoever takes the run up.
+            for call in ready:
+                if call.state is State.PENDING and call.told is None:
+                    self.consider(call)
+
+    def close_turns(self) -> None:
+        """Close the turns in which nothing is open or unknown any more."""
+        for turn in self.turns:
+            if not (turn.open or turn.uncertain or turn.admitting or turn.closed):
+                turn.closed = True
+                self.services.deadlines.forget(turn)
+                self.facts.append(TurnClosed(turn=turn.number))
+
+
+def bound_digest(call: LiveCall) -> str:
+    """What an approval of this call binds: tool, version, exact arguments, claims."""
+    record = call.record
+    return digest(record.tool, record.tool_version, call.arguments, call.claims)

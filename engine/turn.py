@@ -1,0 +1,135 @@
+"""One answer of the model and what became of its calls, as the host sees it."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from laneway.engine.graph import digraph
+from laneway.engine.providers import format_named
+from laneway.engine.providers.reply import Answer
+from laneway.errors import TurnNotReadyError, UnknownCallError
+from laneway.journal.fold import CallView, RunView, TurnView, open_calls
+from laneway.outcomes import Outcome
+from laneway.states import State
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+    from laneway.engine.run import Run
+    from laneway.ids import CallId
+
+
+class Turn:
+    """A turn of a run. Everything it tells has been written to the journal before."""
+
+    def __init__(self, run: "Run", view: TurnView) -> None:
+        """Show a turn of the run."""
+        self._run = run
+        self._view = view
+
+    @property
+    def number(self) -> int:
+        """From 1, in the order of submission."""
+        return self._view.number
+
+    @property
+    def calls(self) -> Sequence[CallView]:
+        """The calls in request order, each with state, outcome and times."""
+        return self._view.calls
+
+    @property
+    def outcomes(self) -> dict[str, Outcome]:
+        """The outcomes so far, by the provider's ids of the calls."""
+        return {
+            call.record.provider_id: call.outcome
+            for call in self._view.calls
+            if call.outcome is not None
+        }
+
+    @property
+    def ready(self) -> bool:
+        """Whether every outcome is final, so that the messages can be shown."""
+        return self._view.closed
+
+    @property
+    def open_calls(self) -> list[str]:
+        """What stands in the way of the messages: the provider's ids of calls, in request order."""
+        return [call.record.provider_id for call in unfinished(self._view)]
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """The assistant's message and the results, in the provider's form and in request order.
+
+        Raises:
+            TurnNotReadyError: some calls have no final outcome yet.
+        """
+        if not self._view.closed:
+            raise TurnNotReadyError(self.number, self.open_calls)
+        return rendered(self._view)
+
+    @property
+    def graph(self) -> "nx.DiGraph[CallId]":
+        """The DAG: nodes are Laneway's call ids, edges carry `reason` and `detail`."""
+        return digraph([call.id for call in self._view.calls], self._view.edges)
+
+    def call(self, name: str) -> CallView:
+        """Find a call by the provider's id or by Laneway's own.
+
+        Raises:
+            UnknownCallError: the turn has no such call.
+        """
+        for call in self._view.calls:
+            if name in (call.record.provider_id, call.id):
+                return call
+        raise UnknownCallError(self._run.id, name)
+
+    async def wait(self) -> None:
+        """Wait until no call moves by itself any more; humans are waited for.
+
+        What needs an UNCERTAIN call stays open: settle it, or `close` the turn. Cancelling the
+        wait cancels the turn, and returns when its calls have stopped.
+        """
+        await self._run.wait(self)
+
+    async def close(self) -> None:
+        """Make every outcome final: questions to humans are withdrawn, what runs is waited for,
+        UNCERTAIN stays, and what needs it is skipped."""
+        await self._run.close(self)
+
+    def __repr__(self) -> str:
+        """Name the turn and how far it is."""
+        state = "ready" if self.ready else f"open: {', '.join(self.open_calls)}"
+        return f"<Turn {self.number} of run {self._run.id!r}, {len(self.calls)} calls, {state}>"
+
+
+def unfinished(turn: TurnView) -> list[CallView]:
+    """The calls whose outcome is missing or may still change."""
+    if turn.closed:
+        return []
+    uncertain = [call for call in turn.calls if call.state is State.UNCERTAIN]
+    return open_calls(turn) or uncertain
+
+
+def rendered(turn: TurnView) -> list[dict[str, Any]]:
+    """A closed turn's messages in its provider's form."""
+    answers = [
+        Answer(id=call.record.provider_id, name=call.record.tool, outcome=call.outcome)
+        for call in turn.calls
+        if call.outcome is not None
+    ]
+    return format_named(turn.provider).render(turn.message, answers)
+
+
+def conversation(view: RunView) -> list[dict[str, Any]]:
+    """All closed turns and the host's own messages, joined as the last provider wants them."""
+    shown: list[dict[str, Any]] = []
+    provider = view.turns[-1].provider if view.turns else ""
+    for part in view.conversation:
+        if isinstance(part, TurnView):
+            if part.closed:
+                shown += rendered(part)
+        elif provider:
+            shown.append(format_named(provider).say(part.message))
+        else:
+            message = part.message
+            shown.append(message if isinstance(message, dict) else {"role": "user", "content": message})
+    return format_named(provider).join(shown) if provider else shown

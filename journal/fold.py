@@ -1,0 +1,240 @@
+"""State is a fold of facts: a live run, a resumed run and a replayed run share this code.
+
+Reads rows in the order of their sequence numbers; gives the state of the run, its turns and its
+calls. The engine decides from these views and never writes to them: it posts facts, and a view
+moves when its fact is kept.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, assert_never
+
+from laneway.calls import CallRecord, Edge, Referring
+from laneway.claims import Claim
+from laneway.errors import DamagedJournalError
+from laneway.facts import (
+    ApprovalAnswered,
+    ApprovalAsked,
+    AttemptEnded,
+    CallEnded,
+    CallQueued,
+    CallSettled,
+    CallStarted,
+    Driver,
+    HolderStopped,
+    MessageSaid,
+    Row,
+    RunOpened,
+    RunTaken,
+    TurnClosed,
+    TurnSubmitted,
+)
+from laneway.ids import ApprovalId, CallId, RunId
+from laneway.outcomes import Outcome, succeeded
+from laneway.states import ENDED, State, move
+
+
+@dataclass(slots=True)
+class CallView:
+    """A call, as the facts so far tell. Times are monotonic seconds of the driver."""
+
+    record: CallRecord
+    turn: int
+    submitted: float
+    state: State = State.PENDING
+    attempt: int = 0
+    token: int = 0
+    outcome: Outcome | None = None
+    rule: str = ""
+    claims: tuple[Claim, ...] | None = None
+    """The final claims, where they differ from the recorded ones."""
+    approval: "ApprovalView | None" = None
+    queued: float | None = None
+    started: float | None = None
+    ended: float | None = None
+    stuck: bool = False
+    """Its outcome stands, and its body has not stopped: it still holds its claims."""
+    late: str = ""
+    settled: Outcome | None = None
+    """What an unknown effect came to, found out after the outcome was final."""
+
+    @property
+    def id(self) -> CallId:
+        """Laneway's own name of the call."""
+        return self.record.id
+
+    @property
+    def open(self) -> bool:
+        """Whether the call has no outcome yet."""
+        return self.outcome is None
+
+
+@dataclass(slots=True)
+class ApprovalView:
+    """A question to a human, and the answer if there is one."""
+
+    id: ApprovalId
+    call: CallId
+    digest: str
+    arguments: Any
+    rule: str
+    expires_wall: float
+    answer: ApprovalAnswered | None = None
+
+
+@dataclass(slots=True)
+class TurnView:
+    """One answer of the model, its calls in request order."""
+
+    number: int
+    provider: str
+    message: Any
+    key: str
+    calls: list[CallView]
+    edges: tuple[Edge, ...]
+    referring: Referring = Referring.KNOWN
+    closed: bool = False
+
+
+@dataclass(slots=True)
+class RunView:
+    """A run, as the facts so far tell."""
+
+    run: RunId
+    seq: int = 0
+    mode: str = "build"
+    driver: Driver | None = None
+    resume_with: str = ""
+    settings: Any = None
+    token: int = 0
+    """The highest fencing token given to a permit."""
+    turns: list[TurnView] = field(default_factory=list)
+    calls: dict[CallId, CallView] = field(default_factory=dict)
+    approvals: dict[ApprovalId, ApprovalView] = field(default_factory=dict)
+    conversation: list[TurnView | MessageSaid] = field(default_factory=list)
+    """Turns and the host's own messages, in the order in which they were put down."""
+
+    def apply(self, row: Row) -> None:
+        """Take in the next fact.
+
+        Raises:
+            DamagedJournalError: the row is not the next one.
+        """
+        if row.seq != self.seq + 1:
+            raise DamagedJournalError(
+                self.run, row.seq, f"fact {self.seq + 1} was expected here: facts are missing"
+            )
+        self.seq = row.seq
+        match row.fact:
+            case CallQueued() as fact:
+                call = self.calls[fact.call]
+                call.state = move(call.state, State.QUEUED)
+                call.queued = row.mono
+                call.rule = fact.rule
+                if fact.claims:
+                    call.claims = fact.claims
+            case CallStarted() as fact:
+                call = self.calls[fact.call]
+                call.state = move(call.state, State.RUNNING)
+                call.started = row.mono
+                call.attempt = fact.attempt
+                call.token = fact.token
+                self.token = max(self.token, fact.token)
+            case CallEnded() as fact:
+                call = self.calls[fact.call]
+                call.state = move(call.state, fact.state)
+                call.outcome = fact.outcome
+                call.ended = row.mono
+                call.stuck = not fact.stopped
+            case TurnSubmitted() as fact:
+                self._submit(fact, row.mono)
+            case TurnClosed() as fact:
+                self.turns[fact.turn - 1].closed = True
+            case AttemptEnded() as fact:
+                call = self.calls[fact.call]
+                call.state = move(call.state, State.BACKING_OFF)
+            case HolderStopped() as fact:
+                call = self.calls[fact.call]
+                call.stuck = False
+                call.late = fact.late
+            case CallSettled() as fact:
+                self._settle(fact, row.mono)
+            case ApprovalAsked() as fact:
+                self._ask(fact)
+            case ApprovalAnswered() as fact:
+                self.approvals[fact.approval].answer = fact
+            case MessageSaid() as fact:
+                self.conversation.append(fact)
+            case RunOpened() as fact:
+                self.driver = fact.driver
+                self.mode = fact.mode
+                self.resume_with = fact.resume_with
+                self.settings = fact.settings
+            case RunTaken() as fact:
+                self.driver = fact.driver
+                self.mode = fact.mode
+            case _ as never:
+                assert_never(never)
+
+    def _submit(self, fact: TurnSubmitted, mono: float) -> None:
+        calls = [CallView(record=record, turn=fact.turn, submitted=mono) for record in fact.calls]
+        turn = TurnView(
+            number=fact.turn,
+            provider=fact.provider,
+            message=fact.message,
+            key=fact.key,
+            calls=calls,
+            edges=fact.edges,
+            referring=fact.referring,
+        )
+        self.turns.append(turn)
+        self.conversation.append(turn)
+        for call in calls:
+            self.calls[call.record.id] = call
+
+    def _ask(self, fact: ApprovalAsked) -> None:
+        call = self.calls[fact.call]
+        call.state = move(call.state, State.AWAITING_APPROVAL)
+        call.approval = self.approvals[fact.approval] = ApprovalView(
+            id=fact.approval,
+            call=fact.call,
+            digest=fact.digest,
+            arguments=fact.arguments,
+            rule=fact.rule,
+            expires_wall=fact.expires_wall,
+        )
+
+    def _settle(self, fact: CallSettled, mono: float) -> None:
+        call = self.calls[fact.call]
+        if call.state is State.UNCERTAIN and not self.turns[call.turn - 1].closed:
+            call.state = move(
+                call.state, State.SUCCEEDED if succeeded(fact.outcome) else State.FAILED
+            )
+            call.outcome = fact.outcome
+            call.ended = mono
+        call.settled = fact.outcome
+
+    @property
+    def open_turn(self) -> TurnView | None:
+        """The turn that has not been closed, if there is one; only the last one can be."""
+        if self.turns and not self.turns[-1].closed:
+            return self.turns[-1]
+        return None
+
+
+def fold(run: RunId, rows: Iterable[Row]) -> RunView:
+    """Fold all the facts of a run.
+
+    Raises:
+        DamagedJournalError: facts are missing.
+        IllegalTransitionError: the rows were not written by an engine.
+    """
+    view = RunView(run)
+    for row in rows:
+        view.apply(row)
+    return view
+
+
+def open_calls(turn: TurnView) -> list[CallView]:
+    """The calls of a turn that stand in the way of its messages, in request order."""
+    return [call for call in turn.calls if call.state not in ENDED]

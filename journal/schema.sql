@@ -1,0 +1,97 @@
+-- Every statement that a journal file is given. Each has a name, and a word on why it is as it is.
+-- The file is plain SQLite in WAL mode and can be read by hand:
+--
+--     sqlite3 -readonly runs.db "SELECT seq, kind, call, body FROM journal WHERE run = 'fix-42'"
+--
+-- application_id is 1281453669, the letters "Lane"; user_version is the format, 1.
+
+-- name: create_runs
+-- A run, and the lease of its driver. `id` orders runs over the whole file and is never used
+-- again (AUTOINCREMENT), so that a driver of a deleted run can't write into a newer one.
+-- `token` is the fencing token: it grows with each take, and an append must show it.
+-- `driver` is JSON, or NULL once the run was left. `beat` is the driver's last sign of life, in
+-- Unix seconds.
+CREATE TABLE runs (
+    id     INTEGER PRIMARY KEY AUTOINCREMENT,
+    name   TEXT NOT NULL UNIQUE,
+    token  INTEGER NOT NULL,
+    driver TEXT,
+    beat   REAL NOT NULL
+)
+
+-- name: create_facts
+-- A fact. `place` is run * 2^32 + seq: one integer that is unique, ordered by run and then by
+-- sequence number, and the key of the only b-tree, so that an append is one write at the end of
+-- its run's range. (PRIMARY KEY (run, seq) WITHOUT ROWID costs the same for small bodies and
+-- twice as much for 3 KB; a rowid with a UNIQUE index is a second tree.) `wall` is Unix seconds,
+-- `mono` the monotonic seconds of the driver, `body` the JSON of the fact. What stands in these is
+-- not stored again; generated columns would be computed with each append, so there are none.
+CREATE TABLE facts (
+    place INTEGER PRIMARY KEY,
+    wall  REAL NOT NULL,
+    mono  REAL NOT NULL,
+    body  TEXT NOT NULL
+)
+
+-- name: create_journal
+-- The facts for people. Nothing in the code reads it.
+CREATE VIEW journal (run, seq, kind, call, wall, mono, body) AS
+SELECT runs.name, facts.place & 4294967295, json_extract(facts.body, '$.fact'),
+    json_extract(facts.body, '$.call'), facts.wall, facts.mono, facts.body
+FROM runs
+JOIN facts ON facts.place BETWEEN runs.id << 32 AND runs.id << 32 | 4294967295
+
+-- name: append
+-- A batch of facts, in one statement, so that outside a transaction it is one commit. {rows} is
+-- `(?, ?, ?, ?, ?, ?)`, repeated: run, token, seq, wall, mono, body as bytes. A row whose token is
+-- no longer that of its run is left out, as are the rows of NULLs that pad the batch to a shape
+-- that is already prepared: the number of changes tells. CROSS JOIN keeps SQLite from first
+-- copying the values into a table of its own, half a microsecond a row.
+INSERT INTO facts (place, wall, mono, body)
+SELECT new.column1 << 32 | new.column3, new.column4, new.column5, CAST(new.column6 AS TEXT)
+FROM (VALUES {rows}) AS new
+CROSS JOIN runs
+WHERE runs.id = new.column1 AND runs.token = new.column2
+
+-- name: owner
+-- Who drives a run. The answer may be old by the time it is read; `take` is not fooled by that.
+SELECT token, driver, beat FROM runs WHERE name = :run
+
+-- name: take
+-- Become the driver, if the run is still as `owner` found it: compare and swap, so that of two
+-- that saw the same dead owner one gets no row back and looks again.
+INSERT INTO runs (name, token, driver, beat)
+VALUES (:run, 1, :driver, :now)
+ON CONFLICT (name) DO UPDATE
+SET token = token + 1, driver = excluded.driver, beat = excluded.beat
+WHERE token = :seen_token AND driver IS :seen_driver
+RETURNING id, token
+
+-- name: beat
+-- A sign of life of a driver, if it still is the driver.
+UPDATE runs SET beat = ? WHERE id = ? AND token = ?
+
+-- name: leave
+-- Stop being the driver, if one still is.
+UPDATE runs SET driver = NULL WHERE id = ? AND token = ?
+
+-- name: read
+-- All facts of a run. The body comes as bytes: the decoder wants no text.
+SELECT place & 4294967295, wall, mono, CAST(body AS BLOB)
+FROM facts
+WHERE place BETWEEN (SELECT id << 32 FROM runs WHERE name = :run)
+                AND (SELECT id << 32 | 4294967295 FROM runs WHERE name = :run)
+ORDER BY place
+
+-- name: runs
+-- The runs that have facts, with the number of facts and the wall time of the first and the last.
+-- Two look-ups for each run, however many facts it has.
+SELECT runs.name, latest.place & 4294967295, earliest.wall, latest.wall
+FROM runs
+JOIN facts AS earliest ON earliest.place = (
+    SELECT min(place) FROM facts
+    WHERE place BETWEEN runs.id << 32 AND runs.id << 32 | 4294967295)
+JOIN facts AS latest ON latest.place = (
+    SELECT max(place) FROM facts
+    WHERE place BETWEEN runs.id << 32 AND runs.id << 32 | 4294967295)
+ORDER BY runs.id DESC

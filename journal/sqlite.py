@@ -1,0 +1,243 @@
+"""A journal in one SQLite file, written through aiosqlite.
+
+Takes batches from the writer and makes each durable with a single statement, in a single hop to
+the connection's thread; gives runs back to whoever resumes or reads them. Several processes may
+use one file, each with runs of its own: an append shows the fencing token of its lease in the very
+statement that writes (M. Kleppmann, "How to do distributed locking", 2016).
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from laneway.errors import JournalError, RunOwnedError
+from laneway.facts import Driver, Row
+from laneway.ids import RunId
+from laneway.journal.codec import decode_rows, encode
+from laneway.journal.connection import JournalConnection
+from laneway.journal.lease import LEASE_SECONDS
+from laneway.journal.leases import Lease, Leases
+from laneway.journal.migrate import Synchronous, open_file
+from laneway.journal.store import RunEntry
+
+_T = TypeVar("_T")
+
+
+class SqliteStore:
+    """Keeps facts in an SQLite file, in WAL mode.
+
+    A process holds the lease of a run until it leaves the run, closes the store or dies. One that
+    can be looked at from here is never robbed while it lives. One that cannot (in another
+    container, or on another host) loses its runs when it has given no sign of life for
+    `lease_seconds`. The store gives one every third of that, from the event loop: what blocks the
+    loop for so long looks dead from afar.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        busy_seconds: float = 30.0,
+        synchronous: Synchronous = "FULL",
+        lease_seconds: float = LEASE_SECONDS,
+    ) -> None:
+        """Name the file; nothing is touched before `open`.
+
+        Args:
+            path: The file; `open` creates it if it is not there, in a folder that is.
+            busy_seconds: How long a commit waits for another program's lock. The event loop
+                goes on meanwhile.
+            synchronous: "FULL" syncs each commit; "NORMAL" may lose the last commits when the
+                power fails, though never by the death of the process.
+            lease_seconds: How long the driver of a run may be silent, where it cannot be seen.
+        """
+        self.path = Path(path).absolute()
+        self._opener = partial(
+            open_file, self.path, busy_seconds=busy_seconds, synchronous=synchronous
+        )
+        self._lease_seconds = lease_seconds
+        self._opened: tuple[JournalConnection, Leases] | None = None
+        self._broken: JournalError | None = None
+
+    async def open(self) -> None:
+        """Open the file, created if it is not there, in the running event loop.
+
+        Raises:
+            ForeignJournalError: the file is not a journal; it was not touched.
+            NewerJournalError: a newer Laneway wrote it; it was not touched.
+            JournalError: it cannot be opened, created or written here, or is open already.
+        """
+        if self._opened is not None:
+            raise JournalError(f"journal {self.path} is open already; close it first")
+        await _to_the_end(self._open(), undo=self.close)
+
+    async def _open(self) -> None:
+        connection = await JournalConnection.open(self.path, self._opener)
+        self._opened = connection, Leases(connection, self._lease_seconds)
+        self._broken = None
+
+    async def close(self) -> None:
+        """Leave the runs that are still held, end the thread, let go of the file."""
+        await _to_the_end(self._close())
+
+    async def _close(self) -> None:
+        if self._opened is None:
+            return
+        (connection, leases), self._opened = self._opened, None
+        try:
+            await leases.close()
+        finally:
+            await connection.close()
+
+    async def take(self, run: RunId, driver: Driver) -> Sequence[Row]:
+        """Become the driver of a run, created if need be, and read all its facts so far.
+
+        Raises:
+            RunOwnedError: another driver has it that is not known to be dead.
+            DamagedJournalError: facts are missing or cannot be read; the run was left again.
+            JournalError: the journal cannot be read or written.
+        """
+        self._refuse_if_broken()
+        return await _to_the_end(self._take(run, driver), undo=partial(self.leave, run))
+
+    async def _take(self, run: RunId, driver: Driver) -> Sequence[Row]:
+        _, leases = self._ready()
+        lease = await leases.take(run, driver)
+        try:
+            rows = await self.read(run)
+        except JournalError:
+            await leases.leave(run)
+            raise
+        lease.next_seq = len(rows) + 1
+        return rows
+
+    async def leave(self, run: RunId) -> None:
+        """Stop being the driver of a run, so that another may take it at once.
+
+        Does nothing for a run that is not held. After a failed commit it does what it can.
+
+        Raises:
+            JournalError: the journal cannot be written.
+        """
+        await _to_the_end(self._leave(run))
+
+    async def _leave(self, run: RunId) -> None:
+        _, leases = self._ready()
+        try:
+            await leases.leave(run)
+        except JournalError:
+            if self._broken is None:
+                raise
+
+    async def commit(self, batch: Sequence[Row], /) -> None:
+        """Keep a batch, durably and whole, but for runs that were lost.
+
+        Raises:
+            RunOwnedError: another driver has runs of the batch, named in `runs`, of which nothing
+                is kept. The rest of the batch is kept, and only these runs are refused from now.
+            JournalError: it is not known to be kept. Unless nothing was tried (the journal is not
+                open, a run is not held, a fact cannot be written as JSON), every later commit is
+                refused until the store has been closed and opened again.
+        """
+        self._refuse_if_broken()
+        connection, leases = self._ready()
+        parameters, rows = _bind(batch, leases)
+        try:
+            if rows:
+                kept = await connection.append(parameters)
+                if kept != rows:
+                    await leases.find_lost({row.run for row in batch}, missing=rows - kept)
+        except BaseException as error:
+            # Cancelled or not, the statement may have been executed: nobody knows.
+            self._broken = (
+                error
+                if isinstance(error, JournalError)
+                else JournalError(f"a commit was given up ({type(error).__name__})")
+            )
+            raise
+        lost = {row.run for row in batch} & leases.lost.keys() if leases.lost else ()
+        for first in sorted(lost):
+            raise RunOwnedError(first, leases.lost[first], runs=lost)
+
+    async def read(self, run: RunId) -> Sequence[Row]:
+        """Read all facts of a run without driving it; empty for a run that does not exist.
+
+        Raises:
+            DamagedJournalError: facts are missing or cannot be read.
+            JournalError: the file cannot be read.
+        """
+        connection, _ = self._ready()
+        return await decode_rows(run, await connection.fetch("read", {"run": run}))
+
+    async def runs(self) -> Sequence[RunEntry]:
+        """List the runs that have facts, the last opened first.
+
+        Raises:
+            JournalError: the file cannot be read.
+        """
+        connection, _ = self._ready()
+        return [
+            RunEntry(run=name, facts=facts, opened_wall=opened, touched_wall=touched)
+            for name, facts, opened, touched in await connection.fetch("runs")
+        ]
+
+    def _ready(self) -> tuple[JournalConnection, Leases]:
+        if self._opened is None:
+            raise JournalError(f"journal {self.path} is not open")
+        return self._opened
+
+    def _refuse_if_broken(self) -> None:
+        if self._broken is not None:
+            raise JournalError(
+                f"journal {self.path} takes nothing more since a commit failed, and what it kept "
+                f"must be read again: resume the run ({self._broken})"
+            ) from self._broken
+
+
+def _bind(batch: Sequence[Row], leases: Leases) -> tuple[list[Any], int]:
+    """Lay out a batch for `append`, without the rows of runs that are lost, and count its rows."""
+    bodies = [encode(row) for row in batch]
+    parameters: list[Any] = []
+    bound: list[Lease] = []
+    held = leases.held
+    for row, body in zip(batch, bodies, strict=True):
+        lease = held.get(row.run)
+        if lease is None and row.run in leases.lost:
+            continue
+        if lease is None or row.seq != lease.next_seq:
+            for earlier in bound:
+                earlier.next_seq -= 1
+            raise _refusal(row, lease)
+        lease.next_seq += 1
+        bound.append(lease)
+        parameters += (lease.id, lease.token, row.seq, row.wall, row.mono, body)
+    return parameters, len(bound)
+
+
+def _refusal(row: Row, lease: Lease | None) -> JournalError:
+    if lease is None:
+        return JournalError(f"run {row.run!r} is not driven by this store; take it first")
+    return JournalError(
+        f"run {row.run!r}: fact {row.seq} cannot follow fact {lease.next_seq - 1}; "
+        "this is a bug in Laneway"
+    )
+
+
+async def _nothing() -> None:
+    """Undo what needs no undoing."""
+
+
+async def _to_the_end(
+    work: Coroutine[Any, Any, _T], *, undo: Callable[[], Awaitable[None]] = _nothing
+) -> _T:
+    """Let work end that must not stop half-way; undo it if its caller was cancelled meanwhile."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        if not task.cancelled() and task.exception() is None:
+            await undo()
+        raise

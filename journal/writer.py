@@ -1,0 +1,284 @@
+"""Group commit: whatever was posted since the last commit goes down in the next one.
+
+One task owns the store. Callers post facts and are called back when these are kept; between the
+two nothing that they announce has happened. Nobody waits for company: a post on an idle writer is
+committed as soon as the event loop has run what was already runnable.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Protocol
+
+import msgspec
+
+from laneway.errors import EngineFaultError, JournalError, RunOwnedError
+from laneway.facts import Driver, Fact, Row
+from laneway.ids import RunId
+from laneway.journal.fold import RunView
+from laneway.journal.store import JournalStore
+
+BATCH_ROWS = 1000
+"""A commit takes no further post beyond so many rows: a batch of 1,000 holds the interpreter for
+5 to 18 ms beside a busy loop, and the loop's other users wait no longer than that."""
+
+
+class Time(Protocol):
+    """What the writer asks of a clock; see laneway.engine.clock."""
+
+    def monotonic(self) -> float: ...
+    def wall(self) -> float: ...
+    def hold(self) -> None: ...
+    def release(self) -> None: ...
+
+
+Kept = Callable[[JournalError | None], None]
+"""Told None when the facts are kept, else why they are not known to be."""
+
+
+class RunLog:
+    """The end of one run's journal: hands out sequence numbers and folds what is kept."""
+
+    __slots__ = ("broken", "on_broken", "seq", "view")
+
+    def __init__(self, view: RunView, on_broken: Callable[[JournalError], None]) -> None:
+        """Go on after the facts of `view`; `on_broken` learns that no fact can be kept any more."""
+        self.view = view
+        self.seq = view.seq
+        self.on_broken = on_broken
+        self.broken: JournalError | None = None
+
+
+class Post(msgspec.Struct, gc=False):
+    """Rows of one run that are kept together, and who wants to know."""
+
+    log: RunLog
+    rows: list[Row]
+    then: Kept | None
+
+
+class Journal:
+    """Takes facts from all runs of an engine and keeps them in order."""
+
+    def __init__(self, store: JournalStore, clock: Time) -> None:
+        """Write to a store, in the running event loop."""
+        self.store = store
+        self.commits = 0
+        """How many batches have been kept."""
+        self._clock = clock
+        self._at_once: bool = getattr(store, "keeps_at_once", False)
+        self._queue: deque[Post] = deque()
+        self._idle = True
+        """Nobody commits, and nobody has been told to."""
+        self._closing = False
+        self._logs: set[RunLog] = set()
+        self._wake: asyncio.Future[None] | None = None
+        self._task: _WriterTask | None = None
+
+    async def open(self) -> None:
+        """Open the store.
+
+        Raises:
+            JournalError: it cannot be used.
+        """
+        with self._outside():
+            await self.store.open()
+
+    async def take(self, run: RunId, driver: Driver) -> Sequence[Row]:
+        """Become the driver of a run; see JournalStore.take."""
+        with self._outside():
+            return await self.store.take(run, driver)
+
+    async def leave(self, log: RunLog) -> None:
+        """Stop being the driver of a run; nothing of it is under way any more."""
+        self.detach(log)
+        with self._outside():
+            await self.store.leave(log.view.run)
+
+    @contextmanager
+    def _outside(self) -> Iterator[None]:
+        self._clock.hold()
+        try:
+            yield
+        finally:
+            self._clock.release()
+
+    def attach(self, log: RunLog) -> None:
+        """Tell this log too when the journal breaks."""
+        self._logs.add(log)
+
+    def detach(self, log: RunLog) -> None:
+        """Forget the log; its run has been left."""
+        self._logs.discard(log)
+
+    def post(self, log: RunLog, facts: Sequence[Fact], then: Kept | None = None) -> None:
+        """Hand over facts of one run; they are kept together, and then `then(None)` is called.
+
+        Where they cannot be kept, `then` gets the error, after the log's `on_broken`.
+
+        Raises:
+            JournalError: the journal broke before; nothing was posted.
+        """
+        if log.broken is not None:
+            raise log.broken
+        clock = self._clock
+        wall, mono = clock.wall(), clock.monotonic()
+        run, seq = log.view.run, log.seq
+        rows = [Row(run, seq + n, wall, mono, fact) for n, fact in enumerate(facts, 1)]
+        log.seq = seq + len(rows)
+        self._queue.append(Post(log, rows, then))
+        if self._idle:
+            self._idle = False
+            if self._at_once:
+                self._keep_now()
+            else:
+                self._wake_writer()
+
+    async def keep(self, log: RunLog, facts: Sequence[Fact]) -> None:
+        """Hand over facts and wait until they are kept; cancelling the wait withdraws nothing.
+
+        Raises:
+            JournalError: they are not known to be kept.
+        """
+        kept: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def then(error: JournalError | None) -> None:
+            if kept.done():
+                return
+            if error is None:
+                kept.set_result(None)
+            else:
+                kept.set_exception(error)
+
+        self.post(log, facts, then)
+        await kept
+
+    async def close(self) -> None:
+        """Write what is left, let go of the task, and close the store."""
+        self._closing = True
+        if self._task is not None and not self._task.done():
+            if self._idle:
+                self._wake_writer()
+            await self._task
+        self._task = None
+        with self._outside():
+            await self.store.close()
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is being kept or waits for it."""
+        return self._idle
+
+    def _wake_writer(self) -> None:
+        if self._task is None or self._task.done():
+            loop = asyncio.get_running_loop()
+            self._task = _WriterTask(self._write(), loop=loop, name="laneway-journal")
+            self._task.journal = self
+        elif self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+    async def _write(self) -> None:
+        while True:
+            while self._queue:
+                posts = self._next_batch()
+                await self._keep(posts)
+            self._idle = True
+            if self._closing:
+                return
+            self._wake = asyncio.get_running_loop().create_future()
+            await self._wake
+
+    def _next_batch(self) -> list[Post]:
+        posts = [self._queue.popleft()]
+        rows = len(posts[0].rows)
+        while self._queue and rows + len(self._queue[0].rows) <= BATCH_ROWS:
+            posts.append(self._queue.popleft())
+            rows += len(posts[-1].rows)
+        return posts
+
+    async def _keep(self, posts: list[Post]) -> None:
+        self._clock.hold()
+        try:
+            rows = [row for post in posts for row in post.rows]
+            committing = self.store.commit(rows) if rows else None
+            if committing is not None:
+                await committing
+        except RunOwnedError as error:
+            lost = {post.log for post in posts if post.log.view.run in error.runs}
+            for log in lost:
+                self._break(log, error)
+            self._acknowledge([post for post in posts if post.log not in lost])
+            self._refuse([post for post in posts if post.log in lost], error)
+        except Exception as error:  # noqa: BLE001 - whatever a store raises, no fact is known to be kept
+            self._break_all(posts, error)
+        else:
+            self._acknowledge(posts)
+        finally:
+            self._clock.release()
+
+    def _keep_now(self) -> None:
+        while self._queue:
+            posts = self._next_batch()
+            try:
+                rows = [row for post in posts for row in post.rows]
+                if rows:
+                    self.store.commit(rows)
+            except Exception as error:  # noqa: BLE001 - as above
+                self._break_all(posts, error)
+            else:
+                self._acknowledge(posts)
+        self._idle = True
+
+    def _acknowledge(self, posts: list[Post]) -> None:
+        self.commits += 1
+        for post in posts:
+            log = post.log
+            if log.broken is not None:
+                continue
+            try:
+                for row in post.rows:
+                    log.view.apply(row)
+                if post.then is not None:
+                    post.then(None)
+            except Exception as error:  # noqa: BLE001 - a fault of one run must not stop the others
+                self._break(log, EngineFaultError(log.view.run, error))
+
+    def _refuse(self, posts: list[Post], error: JournalError) -> None:
+        for post in posts:
+            if post.then is not None:
+                post.then(error)
+
+    def _break(self, log: RunLog, error: JournalError) -> None:
+        log.broken = error
+        self._logs.discard(log)
+        log.on_broken(error)
+
+    def _break_all(self, posts: list[Post], cause: Exception) -> None:
+        error = cause if isinstance(cause, JournalError) else unknown_commit(cause)
+        refused = [*posts, *self._queue]
+        self._queue.clear()
+        for log in list(self._logs):
+            self._break(log, error)
+        self._refuse(refused, error)
+
+
+class _WriterTask(asyncio.Task[None]):
+    """Not to be cancelled in a commit: a loop that is torn down cancels every task it finds."""
+
+    journal: Journal
+
+    def cancel(self, msg: object = None) -> bool:
+        """Refuse while something is being kept; what waits for it ends the loop's own wait."""
+        return self.journal.idle and super().cancel(msg)
+
+
+def unknown_commit(cause: Exception) -> JournalError:
+    """Say that a commit ended in a way that nobody foresaw."""
+    error = JournalError(
+        f"the journal could not be written ({type(cause).__name__}: {cause}); what was being "
+        "written may or may not be kept, and nothing further is begun: mend the cause, then "
+        "resume the run"
+    )
+    error.__cause__ = cause
+    return error

@@ -1,0 +1,1 @@
+"""Lanes: the queues of resources, and what a claim or a command line takes of them."""

@@ -1,0 +1,196 @@
+"""A rule, and the tests that it comes to.
+
+What a rule says of tool, effect and mode is settled once for each kind of call; what it says of
+arguments and claims is tested for each call. Reads patterns; feeds the policy.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+import msgspec
+
+from laneway.effects import Effect
+from laneway.policies.arguments import ArgumentCondition, argument_condition, flatten
+from laneway.policies.globs import TextTest, glob_regex, text_test
+from laneway.policies.names import closest
+from laneway.policies.questions import Decision, Question, Verdict
+from laneway.policies.resources import ClaimsCondition, claims_condition
+
+CallTest = Callable[[Question], bool]
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """A decision for all calls that meet every condition given; a list offers alternatives."""
+
+    decision: Decision
+    tools: Sequence[str] = ()
+    """Globs over the name."""
+    effects: Sequence[Effect] = ()
+    modes: Sequence[str] = ()
+    arguments: Mapping[str, object] = {}
+    """Path → pattern, as `laneway.policies.arguments.argument_condition` reads them."""
+    claims: Sequence[str] = ()
+    """Patterns as `laneway.policies.resources.claims_condition` reads them."""
+    name: str = ""
+    reason: str = ""
+    """For the model, and for the human who is asked."""
+    source: str = ""
+    """Where it is written, such as `policy.toml:12`."""
+    without_asking: bool = False
+    """On allow: also without the question that the tool itself wants asked."""
+
+
+class RuleFault(ValueError):
+    """A rule that cannot be meant; the caller adds the place."""
+
+    def __init__(self, keys: tuple[str, ...], fault: str) -> None:
+        """Name the key in the rule, as a path, and the fault."""
+        self.keys = keys
+        super().__init__(fault)
+
+
+class Need(msgspec.Struct, frozen=True):
+    """What must be so if a rule fits, and is quick to find out for many rules at once."""
+
+    argument: str | None
+    """A name, or None for the resources of the claims."""
+    regex: str
+    """Fits one text in there."""
+
+
+class Compiled(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule, ready to be applied."""
+
+    decision: Decision
+    verdict: Verdict
+    tools: TextTest | None
+    """None for every tool."""
+    effects: frozenset[str]
+    modes: frozenset[str]
+    test: CallTest | None
+    """None where arguments and claims play no part."""
+    need: Need | None
+    tool_patterns: Sequence[str]
+    without_asking: bool
+
+    def concerns(self, tool: str, effect: Effect, mode: str) -> bool:
+        """Whether the rule may apply to such calls at all."""
+        return (
+            (not self.effects or effect in self.effects)
+            and (not self.modes or mode in self.modes)
+            and (self.tools is None or self.tools(tool))
+        )
+
+
+def compile_rule(rule: Rule, label: str, modes: Collection[str], /) -> Compiled:
+    """Check a rule and build its tests.
+
+    Args:
+        rule: The rule.
+        label: What verdicts call it.
+        modes: The names of modes that exist.
+
+    Raises:
+        RuleFault: it cannot be read, applies to nothing, or applies to everything unsaid.
+    """
+    if not (rule.tools or rule.effects or rule.modes or rule.arguments or rule.claims):
+        raise RuleFault((), 'it applies to every call; if that is meant, say tools = ["*"]')
+    check_names("decision", "decision", [rule.decision], list(Decision))
+    grants = rule.decision == Decision.ALLOW
+    if rule.without_asking and not grants:
+        raise RuleFault(("without_asking",), "without_asking belongs to rules that allow")
+    check_names("effects", "effect", rule.effects, list(Effect))
+    check_names("modes", "mode", rule.modes, modes)
+    arguments = _on_arguments(rule, grants=grants)
+    claims = _on_claims(rule, grants=grants)
+    decision = Decision(rule.decision)
+    return Compiled(
+        decision=decision,
+        verdict=Verdict(decision, label, rule.reason or _REASONS[decision]),
+        tools=_on_tools(rule),
+        effects=frozenset(rule.effects),
+        modes=frozenset(rule.modes),
+        test=_call_test(arguments, claims, grants=grants),
+        need=_need(arguments, claims),
+        tool_patterns=tuple(rule.tools),
+        without_asking=rule.without_asking,
+    )
+
+
+def check_names(key: str, kind: str, names: Sequence[str], known: Collection[str], /) -> None:
+    """Refuse names that do not exist.
+
+    Raises:
+        RuleFault: the first of them, with the closest that does.
+    """
+    for name in _several(key, names):
+        if name not in known:
+            raise RuleFault((key,), f"unknown {kind} {name!r}{closest(name, known)}")
+
+
+_REASONS = {
+    Decision.ALLOW: "a rule of the policy allows this call",
+    Decision.ASK: "a rule of the policy wants a human to approve this call",
+    Decision.DENY: "a rule of the policy denies this call",
+}
+
+
+def _several(key: str, patterns: Sequence[str]) -> Sequence[str]:
+    if isinstance(patterns, str):
+        raise RuleFault((key,), f"{key} must be a list, not the text {patterns!r}")
+    return patterns
+
+
+def _on_tools(rule: Rule) -> TextTest | None:
+    patterns = _several("tools", rule.tools)
+    try:
+        return text_test([glob_regex(pattern) for pattern in patterns]) if patterns else None
+    except ValueError as error:
+        raise RuleFault(("tools",), f"tools: {error}") from None
+
+
+def _on_arguments(rule: Rule, *, grants: bool) -> Sequence[ArgumentCondition]:
+    conditions: list[ArgumentCondition] = []
+    for path, pattern in flatten(rule.arguments):
+        try:
+            conditions.append(argument_condition(path, pattern, grants=grants))
+        except ValueError as error:
+            keys = ("arguments", *path.split("."))
+            raise RuleFault(keys, f"arguments.{path}: {error}") from None
+    return conditions
+
+
+def _on_claims(rule: Rule, *, grants: bool) -> ClaimsCondition | None:
+    patterns = _several("claims", rule.claims)
+    try:
+        return claims_condition(patterns, grants=grants) if patterns else None
+    except ValueError as error:
+        raise RuleFault(("claims",), f"claims: {error}") from None
+
+
+def _need(arguments: Sequence[ArgumentCondition], claims: ClaimsCondition | None) -> Need | None:
+    for condition in arguments:
+        if condition.needs:
+            return Need(condition.name, condition.needs)
+    return Need(None, claims.needs) if claims else None
+
+
+def _call_test(
+    on_arguments: Sequence[ArgumentCondition], on_claims: ClaimsCondition | None, *, grants: bool
+) -> CallTest | None:
+    tests = [condition.test for condition in on_arguments]
+    claims = on_claims.test if on_claims else None
+    if not tests:
+        return None if claims is None else lambda question: claims(question.claims)
+
+    def test(question: Question) -> bool:
+        arguments = question.arguments
+        if arguments is None:  # unknown: what might refuse does, what might grant does not
+            if grants:
+                return False
+        else:
+            for fits in tests:
+                if not fits(arguments):
+                    return False
+        return claims is None or claims(question.claims)
+
+    return test

@@ -1,0 +1,139 @@
+"""The policy: an ordered list of rules, a mode, and what the tool says of itself, in one verdict.
+
+Reads rules (as objects, or from a TOML file) and modes; feeds the engine, which asks once per call
+on its final arguments, and again before each further attempt.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Self
+
+from laneway.effects import Effect
+from laneway.errors import PolicyError
+from laneway.policies.conditions import Compiled, Rule, RuleFault, compile_rule
+from laneway.policies.modes import Mode, known_modes
+from laneway.policies.names import closest
+from laneway.policies.precedence import voices
+from laneway.policies.probes import probes_of
+from laneway.policies.questions import Decision, Question, Verdict
+from laneway.policies.rulefile import read_rule_file, text_and_name
+from laneway.policies.sheets import Sheet, make_sheet
+
+__all__ = ["Decision", "Policy", "Question", "Rule", "Verdict"]
+
+_SHEETS_MAX = 4096
+
+
+class Policy:
+    """Judges calls: deny beats ask beats allow, over all rules that match.
+
+    The mode is a limit of its own, which no rule lifts. The tool's own wish to ask counts as ask,
+    unless a rule allows `without_asking`. Among those who say what is decided, the first rule in
+    the order of writing is named, then the mode, the tool, and `otherwise`.
+
+    A policy never changes, keeps nothing of what it was asked, and may serve several engines. A
+    host that judges in its own way overrides `decide`: from the question alone, without a clock,
+    without waiting, and without an exception.
+    """
+
+    __slots__ = ("_modes", "_otherwise", "_probes", "_rules", "_sheets")
+
+    def __init__(
+        self,
+        rules: Iterable[Rule] = (),
+        *,
+        otherwise: Decision = Decision.ALLOW,
+        modes: Iterable[Mode] = (),
+    ) -> None:
+        """Check and compile the rules.
+
+        Args:
+            rules: In the order in which they are named when several say the same.
+            otherwise: For calls that no rule matches.
+            modes: The host's own, beside plan and build.
+
+        Raises:
+            PolicyError: a rule or mode cannot be meant.
+        """
+        if otherwise not in list(Decision):
+            known = closest(otherwise, list(Decision))
+            raise PolicyError("policy", f"unknown otherwise {otherwise!r}{known}")
+        self._modes = known_modes(modes)
+        self._rules = tuple(_compile(rules, self._modes))
+        self._probes = probes_of(self._rules)
+        self._otherwise = Verdict(
+            Decision(otherwise),
+            "default",
+            f"no rule matches this call, and the policy says: otherwise {otherwise}",
+        )
+        self._sheets: dict[tuple[str, str, Effect, bool, bool], Sheet] = {}
+
+    @classmethod
+    def from_toml(cls, path_or_text: str | Path, /, *, name: str = "") -> Self:
+        """Read a policy written in TOML; docs/policies.md describes the format.
+
+        Args:
+            path_or_text: A path; a `str` with a line break in it is the text itself.
+            name: What verdicts and errors call it, instead of the name of the file.
+
+        Raises:
+            PolicyError: it cannot be read; the message names line, rule and fault.
+        """
+        text, where = text_and_name(path_or_text, name)
+        file = read_rule_file(text, where)
+        return cls(file.rules, otherwise=file.otherwise, modes=file.modes)
+
+    def decide(self, question: Question, /) -> Verdict:
+        """Judge one call."""
+        sheet = self._sheets.get(
+            (question.tool, question.mode, question.effect, question.declared, question.asks)
+        )  # _kind(question), written out: a call of it would double the price
+        if sheet is None:
+            sheet = self._prepare(question)
+        return sheet.answer(question) if sheet.steps else sheet.end
+
+    def mode(self, name: str, /) -> Mode:
+        """Find a mode by its name.
+
+        Raises:
+            PolicyError: there is none; the message names those there are.
+        """
+        found = self._modes.get(name)
+        if found is None:
+            raise PolicyError(
+                f"mode {name!r}", f"there is no such mode{closest(name, self._modes)}"
+            )
+        return found
+
+    def _prepare(self, question: Question) -> Sheet:
+        if len(self._sheets) >= _SHEETS_MAX:  # the names of tools and modes come from outside
+            self._sheets.clear()
+        mode = self._modes.get(question.mode)
+        sheet = make_sheet(voices(question, self._rules, mode, self._otherwise), self._probes)
+        self._sheets[_kind(question)] = sheet
+        return sheet
+
+
+def _kind(question: Question) -> tuple[str, str, Effect, bool, bool]:
+    return (
+        question.tool,
+        question.mode,
+        question.effect,
+        question.declared,
+        question.asks,
+    )
+
+
+def _compile(rules: Iterable[Rule], modes: Mapping[str, Mode]) -> Iterator[Compiled]:
+    taken: dict[str, str] = {}
+    for position, rule in enumerate(rules, 1):
+        source = rule.source or f"rule {position}"
+        label = f"{source} ({rule.name})" if rule.name else source
+        if rule.name in taken:
+            raise PolicyError(label, f"the name {rule.name!r} is taken by {taken[rule.name]}")
+        if rule.name:
+            taken[rule.name] = source
+        try:
+            yield compile_rule(rule, label, modes)
+        except RuleFault as fault:
+            raise PolicyError(label, str(fault)) from None

@@ -1,0 +1,231 @@
+"""What a caller did wrong, or what broke under the engine. A tool's failure is never one of these.
+
+LanewayError
+├── PayloadError            a provider's answer that cannot be read
+│   └── ProviderRefusedError    the provider answered with an error of its own
+├── PlanError               a plan with faults, each named
+├── ToolError               a tool that cannot be registered
+├── PolicyError             a policy that cannot be read
+├── UsageError              a call of the API that makes no sense now
+│   ├── EngineBusyError         the engine already serves another event loop
+│   ├── EngineClosedError       the engine has not been entered, or has been left
+│   ├── OpenTurnError           the run has a turn that has not ended
+│   ├── TurnNotReadyError       the turn has calls without outcome
+│   ├── UnknownCallError        no such call in the run
+│   └── UnknownApprovalError    no such question, or it has been answered
+├── JournalError            the journal cannot be used
+│   ├── ForeignJournalError     the file is not a journal of Laneway
+│   ├── NewerJournalError       the file was written by a newer Laneway
+│   ├── DamagedJournalError     facts are missing or cannot be read
+│   ├── UnknownRunError         no such run in the journal
+│   ├── RunOwnedError           another process drives the run
+│   └── EngineFaultError        the engine itself is wrong: please report it
+└── IllegalTransitionError  the engine itself is wrong: please report it
+"""
+
+from collections.abc import Iterable, Sequence
+
+
+class LanewayError(Exception):
+    """Everything that Laneway raises."""
+
+
+class PayloadError(LanewayError):
+    """A provider's answer cannot be read."""
+
+    def __init__(self, where: str, fault: str, way_out: str = "") -> None:
+        """Name the place in the payload, what was met there, and what to do."""
+        self.where = where
+        self.fault = fault
+        super().__init__(f"{where}: {fault}" + (f". {way_out}" if way_out else ""))
+
+
+class ProviderRefusedError(PayloadError):
+    """The provider answered with an error instead of a message: there is no turn to run."""
+
+    def __init__(self, provider: str, kind: str, message: str) -> None:
+        """Pass on what the provider said."""
+        self.kind = kind
+        super().__init__(
+            provider,
+            f"the provider answered with an error ({kind}): {message}",
+            "There is no turn in it; mend or repeat the request, then submit the answer",
+        )
+
+
+class PlanError(LanewayError):
+    """A plan has faults, and nothing of it was run."""
+
+    def __init__(self, faults: Iterable[str]) -> None:
+        """List every fault; each names its call."""
+        self.faults = tuple(faults)
+        count = len(self.faults)
+        lines = "".join(f"\n  - {fault}" for fault in self.faults)
+        super().__init__(
+            f"the plan has {count} fault{'s' if count != 1 else ''}, so nothing of it was run:{lines}"
+        )
+
+
+class ToolError(LanewayError):
+    """A tool cannot be registered as it is declared."""
+
+    def __init__(self, tool: str, fault: str) -> None:
+        """Name the tool, and the fault with its way out."""
+        self.tool = tool
+        super().__init__(f"tool {tool!r}: {fault}")
+
+
+class PolicyError(LanewayError):
+    """A policy cannot be read."""
+
+    def __init__(self, where: str, fault: str) -> None:
+        """Name file, line and rule, and what was met there."""
+        self.where = where
+        super().__init__(f"{where}: {fault}")
+
+
+class UsageError(LanewayError):
+    """A call of the API makes no sense at this point."""
+
+
+class EngineBusyError(UsageError):
+    """The engine already serves another event loop; make a second Engine for this one."""
+
+    def __init__(self) -> None:
+        """Say who holds the engine."""
+        super().__init__(
+            "this Engine is in use in another event loop; leave that `async with` first, "
+            "or make a second Engine on the same journal"
+        )
+
+
+class EngineClosedError(UsageError):
+    """The engine has not been entered, or has been left."""
+
+    def __init__(self) -> None:
+        """Show the way in."""
+        super().__init__("the Engine is not open; use it inside `async with engine:`")
+
+
+class OpenTurnError(UsageError):
+    """The run has a turn that has not ended."""
+
+    def __init__(self, run: str, turn: int, open_calls: Sequence[str]) -> None:
+        """Name the turn and what is open in it."""
+        self.open_calls = tuple(open_calls)
+        super().__init__(
+            f"run {run!r} has an open turn {turn} ({_calls(open_calls)}); "
+            "wait for it, or end it with `await run.finish()`, before the next turn"
+        )
+
+
+class TurnNotReadyError(UsageError):
+    """The turn has calls without outcome, so there is nothing to show yet."""
+
+    def __init__(self, turn: int, open_calls: Sequence[str]) -> None:
+        """Name the open calls."""
+        self.open_calls = tuple(open_calls)
+        super().__init__(
+            f"turn {turn} is not ready: {_calls(open_calls)}; "
+            "`await turn.wait()`, answer its approvals, or end it with `await turn.close()`"
+        )
+
+
+class UnknownCallError(UsageError):
+    """The run has no such call."""
+
+    def __init__(self, run: str, call: str) -> None:
+        """Name what was asked for."""
+        super().__init__(f"run {run!r} has no call {call!r}")
+
+
+class UnknownApprovalError(UsageError):
+    """No such question is open: it was never asked, has been answered, or its call has ended."""
+
+    def __init__(self, run: str, name: str, open_approvals: Sequence[str]) -> None:
+        """Name what was asked for, and what is open."""
+        found = ", ".join(open_approvals) or "none"
+        super().__init__(f"run {run!r} has no open approval {name!r} (open: {found})")
+
+
+class JournalError(LanewayError):
+    """The journal cannot be used; no further effect is begun."""
+
+    code = "JOURNAL_ERROR"
+
+
+class ForeignJournalError(JournalError):
+    """The file is not a journal of Laneway; it was not touched."""
+
+    def __init__(self, path: str, found: str) -> None:
+        """Say what was found in the file."""
+        super().__init__(f"{path} is not a Laneway journal ({found}); it was left untouched")
+
+
+class NewerJournalError(JournalError):
+    """The file was written by a newer Laneway; it was not touched."""
+
+    def __init__(self, path: str, found: int, known: int) -> None:
+        """Name both versions."""
+        super().__init__(
+            f"{path} has journal format {found}, this Laneway knows formats up to {known}; "
+            "it was left untouched: upgrade Laneway to open it"
+        )
+
+
+class DamagedJournalError(JournalError):
+    """Facts are missing or cannot be read."""
+
+    def __init__(self, run: str, seq: int, fault: str) -> None:
+        """Name the place."""
+        self.seq = seq
+        super().__init__(
+            f"run {run!r}, fact {seq}: {fault}; the run can be read up to there, but not go on"
+        )
+
+
+class UnknownRunError(JournalError):
+    """The journal has no such run."""
+
+    def __init__(self, run: str, known: Sequence[str]) -> None:
+        """Name runs that exist."""
+        shown = ", ".join(known[:10]) or "none"
+        super().__init__(f"the journal has no run {run!r} (runs: {shown})")
+
+
+class RunOwnedError(JournalError):
+    """Another process drives the run."""
+
+    def __init__(self, run: str, owner: str, *, runs: Iterable[str] = ()) -> None:
+        """Name the owner; `runs` lists all runs that a batch found lost, `run` among them."""
+        self.owner = owner
+        self.runs = frozenset(runs) | {run}
+        super().__init__(f"run {run!r} is driven by {owner}; two processes never drive one run")
+
+
+class EngineFaultError(JournalError):
+    """The engine itself went wrong; the run can be resumed from its journal."""
+
+    def __init__(self, run: str, cause: BaseException) -> None:
+        """Name what was met."""
+        super().__init__(
+            f"run {run!r} was stopped by a fault of Laneway ({type(cause).__name__}: {cause}); "
+            "please report it; the run can be resumed"
+        )
+        self.__cause__ = cause
+
+
+class IllegalTransitionError(LanewayError):
+    """The engine tried to move a call along an arrow that does not exist."""
+
+    def __init__(self, current: str, target: str) -> None:
+        """Name both ends."""
+        super().__init__(f"no arrow leads from {current} to {target}; this is a bug in Laneway")
+
+
+def _calls(names: Sequence[str]) -> str:
+    if not names:
+        return "no call is open, but it has not been closed"
+    shown = ", ".join(names[:8])
+    more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+    return f"{'call' if len(names) == 1 else 'calls'} {shown}{more} {'is' if len(names) == 1 else 'are'} open"

@@ -1,0 +1,185 @@
+"""The rows of the journal. What is not a fact did not happen.
+
+Facts are in the past tense, frozen, and complete: folding a run's facts in the order of their
+sequence numbers gives its state, live, resumed and replayed alike. Fields may be added with a
+default; a field's meaning never changes.
+"""
+
+from typing import Any
+
+import msgspec
+
+from laneway.calls import CallRecord, Edge, Referring
+from laneway.claims import Claim
+from laneway.ids import ApprovalId, CallId, RunId
+from laneway.outcomes import Outcome
+from laneway.states import State
+
+
+class Recorded(msgspec.Struct, frozen=True, kw_only=True, tag_field="fact", omit_defaults=True):
+    """What all facts share: the tag that names their class on disk."""
+
+
+class Driver(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The process that drives a run, told apart from any other, past or present."""
+
+    host: str
+    boot: str
+    """The kernel's boot id: the same host after a restart is another driver."""
+    pid: int
+    started: str
+    """The start time of the process as the kernel counts it: pids are reused."""
+    namespace: str = ""
+    """The pid namespace, in which alone the pid means something."""
+
+
+class RunOpened(Recorded, tag="run_opened"):
+    """The run was created, by this driver, to be taken up by `resume_with` after a crash."""
+
+    run: RunId
+    driver: Driver
+    mode: str = "build"
+    resume_with: str = ""
+    """Importable name of a host's function that carries the run on, or empty."""
+    settings: Any = None
+    """What that function wants to know, as JSON."""
+
+
+class RunTaken(Recorded, tag="run_taken"):
+    """A later driver took the run up; whatever ran before has an end or is uncertain."""
+
+    driver: Driver
+    mode: str = "build"
+
+
+class MessageSaid(Recorded, tag="message_said"):
+    """The host put a message of its own into the conversation."""
+
+    message: Any
+    """A text, or a message in the provider's form."""
+
+
+class TurnSubmitted(Recorded, tag="turn_submitted"):
+    """The model answered: all its calls are PENDING, with the edges between them."""
+
+    turn: int
+    provider: str
+    message: Any
+    """The assistant message in the provider's form, ids repaired."""
+    calls: tuple[CallRecord, ...] = ()
+    edges: tuple[Edge, ...] = ()
+    key: str = ""
+    """The provider's message id or the host's key: the same reply is one turn."""
+    referring: Referring = Referring.KNOWN
+
+
+class TurnClosed(Recorded, tag="turn_closed"):
+    """Every outcome of the turn is final; its messages may be shown."""
+
+    turn: int
+
+
+class ApprovalAsked(Recorded, tag="approval_asked"):
+    """A human is asked about exactly these arguments: the call is AWAITING_APPROVAL."""
+
+    call: CallId
+    approval: ApprovalId
+    digest: str
+    """SHA-256 over tool, tool version, canonical arguments and claims."""
+    arguments: Any
+    rule: str
+    expires_wall: float
+    """Unix seconds; the question ends then, by this host's wall clock."""
+
+
+class ApprovalAnswered(Recorded, tag="approval_answered"):
+    """A human answered. What follows for the call is a fact of its own."""
+
+    call: CallId
+    approval: ApprovalId
+    granted: bool
+    by: str = ""
+    reason: str = ""
+
+
+class CallQueued(Recorded, tag="call_queued"):
+    """The call is QUEUED: nothing it depends on is open, and this rule let it pass."""
+
+    call: CallId
+    rule: str
+    claims: tuple[Claim, ...] = ()
+    """The final claims, where references narrowed the recorded ones."""
+
+
+class CallStarted(Recorded, tag="call_started"):
+    """The call is RUNNING. Written before the body is touched, so that a crash leaves a trace."""
+
+    call: CallId
+    attempt: int
+    token: int
+    """The fencing token of its permit: higher than any that this run was given before."""
+
+
+class AttemptEnded(Recorded, tag="attempt_ended"):
+    """An attempt is over and another may follow: the call is BACKING_OFF."""
+
+    call: CallId
+    attempt: int
+    cause: str
+    delay_seconds: float = 0.0
+
+
+class CallEnded(Recorded, tag="call_ended"):
+    """The call has its one outcome, in this state."""
+
+    call: CallId
+    state: State
+    outcome: Outcome
+    stopped: bool = True
+    """Whether its body has really stopped; if not, its claims stay held until HolderStopped."""
+
+
+class HolderStopped(Recorded, tag="holder_stopped"):
+    """A body that outlived its call has stopped; what it still returned is kept, unused."""
+
+    call: CallId
+    late: str = ""
+    """Its late value or error, as text."""
+
+
+class CallSettled(Recorded, tag="call_settled"):
+    """Somebody found out what an unknown effect came to."""
+
+    call: CallId
+    outcome: Outcome
+    by: str = ""
+
+
+Fact = (
+    RunOpened
+    | RunTaken
+    | MessageSaid
+    | TurnSubmitted
+    | TurnClosed
+    | ApprovalAsked
+    | ApprovalAnswered
+    | CallQueued
+    | CallStarted
+    | AttemptEnded
+    | CallEnded
+    | HolderStopped
+    | CallSettled
+)
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A fact in its place."""
+
+    run: RunId
+    seq: int
+    """From 1, without gaps, per run: the only order there is."""
+    wall: float
+    """Unix seconds, for people."""
+    mono: float
+    """Monotonic seconds of the driver, for durations within one driver's time."""
+    fact: Fact

@@ -1,0 +1,17 @@
+"""The names things go by: plain strings on the wire and on disk, distinct types in the code."""
+
+from typing import NewType
+
+RunId = NewType("RunId", str)
+"""A conversation's work, named by the host: `fix-42`."""
+
+CallId = NewType("CallId", str)
+"""Laneway's own name of a call, unique in its run: `t3.2` is the second call of the third turn."""
+
+ApprovalId = NewType("ApprovalId", str)
+"""One question to a human, unique in its run, the same before and after a restart."""
+
+
+def call_id(turn: int, position: int) -> CallId:
+    """Name the call at `position` (from 1) of the `turn` (from 1)."""
+    return CallId(f"t{turn}.{position}")

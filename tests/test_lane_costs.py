@@ -1,0 +1,166 @@
+"""What the lane table does for one call must not depend on who else waits: counted, not timed."""
+
+# pyright: reportPrivateUsage=false
+# Leaks are looked for where they would be: in the queues inside the table.
+
+import sys
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from laneway.claims import Claim, exclusive, shared
+from laneway.lanes.requests import Request
+from laneway.lanes.table import LaneTable
+
+RUN = shared("run:x")
+WRITE = exclusive("file:/w/a.py")
+READ_ALL = shared("file:/w")
+MAIL = exclusive("lane:mail")
+ALL = (RUN, WRITE, MAIL)
+
+Table = LaneTable[int]
+Work = tuple[int, int]
+"""Calls made, Python and C; steps taken through queues."""
+
+
+class CountedQueue(OrderedDict[Any, None]):
+    """A queue that counts the elements somebody looks at one after another."""
+
+    steps = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        for key in super().__iter__():
+            CountedQueue.steps += 1
+            yield key
+
+
+@pytest.fixture(autouse=True)
+def _count_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("laneway.lanes.table.OrderedDict", CountedQueue)
+    monkeypatch.setattr("laneway.lanes.slots.OrderedDict", CountedQueue)
+
+
+def work_of(deed: Callable[[], Any]) -> Work:
+    calls = 0
+
+    def count(_frame: Any, event: str, _arg: Any) -> None:
+        nonlocal calls
+        calls += event in {"call", "c_call"}
+
+    CountedQueue.steps = 0
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        deed()
+    finally:
+        sys.setprofile(before)
+    return calls, CountedQueue.steps
+
+
+def crowded(waiters: int, *claims: Claim) -> tuple[Table, Request[int], list[Request[int]]]:
+    table = Table()
+    holder = table.request(claims, 0)
+    return table, holder, [table.request(claims, n) for n in range(1, waiters + 1)]
+
+
+def asking(waiters: int) -> Work:
+    table, _, _ = crowded(waiters, *ALL)
+    return work_of(lambda: table.request(ALL, 0))
+
+
+def releasing(waiters: int) -> Work:
+    table, holder, _ = crowded(waiters, *ALL)
+    return work_of(lambda: table.release(holder))
+
+
+def releasing_behind_mixed_queues(waiters: int) -> Work:
+    table, holder, _ = crowded(0, WRITE)
+    for n in range(waiters):
+        table.request([READ_ALL if n % 2 else WRITE], n)
+        table.request([shared("file:/w/b.py")], n)
+    return work_of(lambda: table.release(holder))
+
+
+def withdrawing_from_the_middle(waiters: int) -> Work:
+    table, _, others = crowded(waiters, *ALL)
+    return work_of(lambda: table.withdraw(others[waiters // 2]))
+
+
+def withdrawing_the_oldest_after_many(waiters: int) -> Work:
+    table, _, others = crowded(waiters, *ALL)
+    for request in others[: waiters - 2]:
+        table.withdraw(request)
+    return work_of(lambda: table.withdraw(others[waiters - 2]))
+
+
+def shedding(waiters: int) -> Work:
+    table, holder, _ = crowded(waiters, *ALL)
+    table.shed(holder, MAIL.resource)
+    return work_of(lambda: table.shed(holder, WRITE.resource))
+
+
+def passing_by(waiters: int) -> Work:
+    table, _, _ = crowded(waiters, *ALL)
+    other = (RUN, exclusive("file:/w/b.py"))
+
+    def deed() -> None:
+        table.release(table.request(other, 0))
+
+    return work_of(deed)
+
+
+@pytest.mark.parametrize(
+    "deed",
+    [
+        asking,
+        releasing,
+        releasing_behind_mixed_queues,
+        withdrawing_from_the_middle,
+        withdrawing_the_oldest_after_many,
+        shedding,
+        passing_by,
+    ],
+)
+def test_its_work_is_the_same_at_ten_waiters_and_at_three_thousand(
+    deed: Callable[[int], Work],
+) -> None:
+    deed(10)  # whatever is remembered between calls is remembered now
+
+    few, many = deed(10), deed(3_000)
+
+    assert many == few
+    assert few[0] < 100
+    assert few[1] < 10
+
+
+def test_the_count_would_see_a_walk_through_a_queue() -> None:
+    table, _, others = crowded(50, MAIL)
+
+    _, steps = work_of(lambda: list(table._slots._lines[MAIL.resource]))
+
+    assert steps == len(others)
+
+
+def test_letting_everybody_in_costs_each_of_them_the_same() -> None:
+    def per_reader(readers: int) -> Work:
+        table, holder, _ = crowded(0, WRITE)
+        for n in range(readers):
+            table.request([READ_ALL], n)
+        calls, steps = work_of(lambda: table.release(holder))
+        return calls // readers, steps // readers
+
+    per_reader(10)
+
+    assert per_reader(3_000) <= per_reader(100)
+
+
+def test_a_long_holder_does_not_make_its_lane_grow() -> None:
+    table, _, _ = crowded(1, *ALL)
+
+    for n in range(3_000):
+        table.withdraw(table.request(ALL, n))
+
+    assert [len(queue) for queues in table._queues.values() for queue in queues.values()] == [1]
+    assert [len(line) for line in table._slots._lines.values()] == [1]
