@@ -17,12 +17,12 @@ from laneway.engine.graph import CallGraph, Node, analyse
 from laneway.engine.live import LiveCall, LiveTurn
 from laneway.engine.providers.reply import Asked, Reply
 from laneway.engine.references import NOTHING, Unresolved, find, resolve
-from laneway.engine.services import THREAD_LANE, Services
+from laneway.engine.services import Services
 from laneway.engine.tools import Checked, Tool
 from laneway.facts import TurnSubmitted
 from laneway.ids import RunId, call_id
 from laneway.journal.fold import CallView
-from laneway.lanes.names import BadResourceError, covers
+from laneway.lanes.names import BadResourceError, covers, is_lane
 from laneway.outcomes import Ended, Failure, succeeded
 from laneway.states import State
 
@@ -47,9 +47,7 @@ class Admission:
         self.opening: TurnSubmitted
 
 
-async def admit(
-    reply: Reply, number: int, scheduler: "Scheduler", *, key: str = ""
-) -> Admission:
+async def admit(reply: Reply, number: int, scheduler: "Scheduler", *, key: str = "") -> Admission:
     """Analyse a reply; nothing is written and nothing runs yet.
 
     Args:
@@ -109,9 +107,7 @@ def _take_in(admission: Admission, at: int, asked: Asked, names: set[str]) -> No
         failure = services.tools.unknown(asked.name)
     if failure is None and tool is not None:
         assert asked.arguments is not None
-        references = find(
-            asked.arguments, names, turn.referring, literal=tool.spec.literal
-        )
+        references = find(asked.arguments, names, turn.referring, literal=tool.spec.literal)
         outcome = (
             tool.check(asked.arguments)
             if references is NOTHING
@@ -138,11 +134,16 @@ def _take_in(admission: Admission, at: int, asked: Asked, names: set[str]) -> No
         tool_version=tool.spec.version if tool is not None else "",
         claims=claims,
     )
-    call = LiveCall(record, tool, turn, claims)
-    if references is NOTHING:
-        call.checked = checked
-    else:
-        call.references = references
+    call = LiveCall(
+        record=record,
+        name=asked.id,
+        tool=tool,
+        turn=turn,
+        scheduler=scheduler,
+        claims=claims,
+        arguments=arguments,
+        checked=checked if references is NOTHING else None,
+    )
     turn.calls.append(call)
     turn.by_name[asked.id] = call
     if failure is not None:
@@ -194,12 +195,7 @@ def claims_of(
             )
         except BadResourceError as error:
             return bad_claims(str(error))
-    if spec.sync:
-        return (run, *own, _THREAD)
     return (run, *own) if own else (run,)
-
-
-_THREAD = exclusive(THREAD_LANE)
 
 
 def run_resource(run: RunId) -> str:
@@ -218,13 +214,10 @@ def alone(run: RunId) -> Claim:
 
 
 def _conflicting(claims: tuple[Claim, ...]) -> tuple[Claim, ...]:
-    """Claims that make edges: lanes only queue, and the run matters only where somebody is alone
-    in it."""
+    """Keep the claims that make edges: lanes only queue, and the run only matters to the lonely."""
     if len(claims) <= 1:
         return ()
-    return tuple(
-        claim for claim in claims if not claim.resource.startswith(("lane:", "run:"))
-    )
+    return tuple(claim for claim in claims if not claim.resource.startswith(("lane:", "run:")))
 
 
 def _alone(call: LiveCall) -> bool:
@@ -289,7 +282,12 @@ def complete(call: LiveCall) -> Failure | None:
     claims = claims_of(tool, checked.arguments, NOTHING, scheduler.services, scheduler)
     if isinstance(claims, Failure):
         return claims
-    wider = [claim for claim in claims if not _foreseen(claim, call.claims)]
+    # A lane makes no edges, so another one than was foreseen disturbs no order.
+    wider = [
+        claim
+        for claim in claims
+        if not is_lane(claim.resource) and not _foreseen(claim, call.claims)
+    ]
     if wider:
         return outgrown(wider, call.claims)
     call.arguments = checked.arguments
@@ -312,4 +310,3 @@ def _foreseen(claim: Claim, foreseen: Sequence[Claim]) -> bool:
         and (wide.access is Access.EXCLUSIVE or claim.access is Access.SHARED)
         for wide in foreseen
     )
-

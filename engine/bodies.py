@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from laneway.engine.execution import enter
 from laneway.engine.failures import Told, cancelled, is_transient, raised
-from laneway.engine.live import NEVER_ASKED, LiveCall
+from laneway.engine.live import LiveCall
 from laneway.engine.serialise import normalise
-from laneway.engine.services import THREAD_LANE
 from laneway.engine.step import Step
 from laneway.engine.threads import Raised, Returned
 from laneway.facts import AttemptEnded, HolderStopped
@@ -46,23 +45,24 @@ class Bodies:
         """Enter the body, in a task of its own; the start of the call is durable."""
         task = call.task = self._loop.create_task(self._live(call))
         self.tasks.add(task)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self.tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self.scheduler.failed(error)
 
     async def _live(self, call: LiveCall) -> None:
+        task = call.task
+        assert task is not None
         result: Returned | Raised | None = None
-        if call.told is None:
-            limit = self.limit_of(call)
-            if limit != inf:
-                call.due = self.services.clock.monotonic() + limit
-                self.services.deadlines.watch(call)
-            call.entered = True
-            result = await enter(call, self.services.threads)
-        self._over(call, result)
+        try:
+            if call.told is None:
+                limit = self.limit_of(call)
+                if limit != inf:
+                    call.due = self.services.clock.monotonic() + limit
+                    self.services.deadlines.watch(call)
+                call.entered = True
+                result = await enter(call, self.services.threads)
+            self._over(call, result)
+        except BaseException as error:  # noqa: BLE001 - a fault of the engine: nothing may hang on it
+            self.scheduler.failed(error)
+        finally:
+            self.tasks.discard(task)
 
     def limit_of(self, call: LiveCall) -> float:
         """How long the body may take, in seconds."""
@@ -74,7 +74,7 @@ class Bodies:
 
     def tell(self, call: LiveCall) -> None:
         """Tell a started call to stop. A thread can't be told: its call is given up at once."""
-        if call.entered and call.stop is not NEVER_ASKED:
+        if call.stop is not None:
             call.stop.asked = True
         if call.in_thread:
             self.give_up(call)
@@ -94,15 +94,20 @@ class Bodies:
             call.gave_up_thread = True
             threads = self.services.threads
             threads.stuck += 1
-            if threads.stuck <= self.services.limits.stuck_threads and call.request is not None:
-                step.pass_on(self.services.lanes.shed(call.request, THREAD_LANE))
+            if threads.stuck <= self.services.limits.stuck_threads:
+                step.give_back_thread(call)
         step.end_told(call, call.told, still_running=True)
         self.scheduler.post(step)
 
     async def stopped(self) -> None:
         """Wait until every body has stopped or been given up."""
-        while waiting := self.tasks - {call.task for call in self.stuck}:
+        while waiting := self._unfinished() - {call.task for call in self.stuck}:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED, timeout=0.1)
+
+    def _unfinished(self) -> set[asyncio.Task[None]]:
+        """The tasks that are not done; one that was cancelled before it began never says so."""
+        self.tasks = {task for task in self.tasks if not task.done()}
+        return self.tasks
 
     def abandon(self) -> None:
         """Cancel whatever is left, without waiting: the loop's teardown does."""

@@ -139,13 +139,11 @@ def _parameters(
 def _hints(function: Callable[..., Any], tool: str) -> dict[str, Any]:
     try:
         return get_type_hints(function, include_extras=True)
-    except NameError as error:
+    except Exception as error:  # an annotation that is a text is evaluated
         raise ToolError(
             tool,
             f"an annotation cannot be resolved ({error}); define the name at the top of its module",
         ) from error
-    except (TypeError, AttributeError):
-        return {}  # a builtin has no annotations
 
 
 def _is_context(hint: Any) -> bool:

@@ -128,7 +128,7 @@ def met(value: object) -> str:
         text = msgspec.json.encode(plain(value)).decode()
     except NotPlainError as error:
         return f"something that {error.fault}"
-    return text if len(text) <= _SHOWN else excerpt(text[:_SHOWN])[1:-1] + "…"
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
 
 _SHOWN = 40

@@ -11,6 +11,7 @@ import msgspec
 
 from laneway.engine.clock import Clock, LoopClock
 from laneway.engine.deadlines import Deadlines
+from laneway.engine.live import LiveCall
 from laneway.engine.run import Run, uncancelled
 from laneway.engine.scheduler import Scheduler
 from laneway.engine.services import THREAD_LANE, Limits, Services
@@ -50,7 +51,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 class Engine:
     """Schedules tool calls. Reusable: one event loop after another, never two at once."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one option a line, all by name
         self,
         tools: Iterable[Tool[..., Any] | Callable[..., Any]] = (),
         *,
@@ -220,7 +221,7 @@ class Engine:
         now = services.clock.monotonic()
         return Status(
             runs=tuple(scheduler.log.view.run for scheduler in self._schedulers),
-            lanes=services.lanes.snapshot(),
+            lanes=services.lanes.snapshot(named),
             stuck_threads=services.threads.stuck,
             stuck=tuple(
                 StuckCall(
@@ -260,6 +261,11 @@ class Engine:
         return LaneTable({THREAD_LANE: self._limits.tool_threads, **canonical})
 
 
+def named(call: LiveCall) -> str:
+    """A call's name over all runs."""
+    return f"{call.scheduler.log.view.run}/{call.id}"
+
+
 def journal_store(journal: JournalStore | str | Path | None) -> JournalStore:
     """The store that a host meant."""
     if journal is None:
@@ -280,4 +286,4 @@ def read_policy(policy: str | Path | None) -> Policy:
 
 def import_networkx() -> None:
     """Import it beside the loop: half a second that no turn should wait for."""
-    import networkx  # noqa: F401
+    import networkx as nx  # noqa: F401, PLC0415 - warms the import for whoever draws a graph

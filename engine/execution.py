@@ -32,8 +32,7 @@ async def enter(call: "LiveCall", threads: ToolThreads) -> Returned | Raised:
 
 
 async def _in_thread(call: "LiveCall", work: Callable[[], Any], threads: ToolThreads) -> Any:
-    """Run in a thread. A call told to stop is given up, not cancelled: nobody can stop a thread,
-    and whoever watches it must go on waiting."""
+    """Run in a thread, to its end: a call told to stop is given up, since no thread can be."""
     running = threads.run(work)
     call.in_thread = True
     result = await asyncio.shield(running)

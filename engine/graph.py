@@ -52,13 +52,12 @@ class CallGraph(msgspec.Struct, kw_only=True):
 
 def digraph(ids: Iterable[CallId], edges: Iterable[Edge]) -> "nx.DiGraph[CallId]":
     """The graph for analysis: nodes are call ids, edges carry `reason` and `detail`."""
-    import networkx as nx
+    import networkx as nx  # noqa: PLC0415 - half a second that not every program needs
 
     graph: nx.DiGraph[CallId] = nx.DiGraph()
     graph.add_nodes_from(ids)
     graph.add_edges_from(
-        (edge.source, edge.target, {"reason": edge.reason, "detail": edge.detail})
-        for edge in edges
+        (edge.source, edge.target, {"reason": edge.reason, "detail": edge.detail}) for edge in edges
     )
     return graph
 
@@ -88,7 +87,7 @@ def analyse(nodes: Sequence[Node], earlier: Mapping[str, object] = {}) -> CallGr
         _link(nodes, place, earlier, graph, linked)
         order = _order(nodes, graph, linked)
     else:
-        order = range(len(nodes))
+        order = list(range(len(nodes)))
     _conflicts(nodes, order, graph, linked)
     return graph
 
@@ -158,7 +157,7 @@ def _order(nodes: Sequence[Node], graph: CallGraph, linked: list[set[int]]) -> l
 
 def _name_cycles(nodes: Sequence[Node], graph: CallGraph) -> None:
     """Fail the members of each cycle; what merely depends on one is skipped later."""
-    import networkx as nx
+    import networkx as nx  # noqa: PLC0415 - as in digraph
 
     place = {node.id: at for at, node in enumerate(nodes)}
     drawn = digraph(graph.ids, graph.edges)
@@ -190,7 +189,7 @@ def _dangling(node: Node, name: str, place: Mapping[str, int]) -> Failure:
 
 
 def _conflicts(
-    nodes: Sequence[Node], order: Iterable[int], graph: CallGraph, linked: list[set[int]] | None
+    nodes: Sequence[Node], order: Sequence[int], graph: CallGraph, linked: list[set[int]] | None
 ) -> None:
     board = Scoreboard()
     for target in order:

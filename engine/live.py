@@ -1,8 +1,11 @@
 """Calls and turns while they move: what the scheduler has decided, a commit ahead of the facts."""
 
 import asyncio
+from collections.abc import Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from laneway.calls import CallRecord, Reason, Referring
 from laneway.claims import Claim
@@ -13,17 +16,15 @@ from laneway.states import State, move
 
 if TYPE_CHECKING:
     from laneway.engine.failures import Told
-    from laneway.engine.references import Unresolved
     from laneway.engine.scheduler import Scheduler
     from laneway.engine.tools import Checked, Tool
     from laneway.lanes.requests import Request
 
-Successors = list[tuple["LiveCall", Reason]]
-_NO_SUCCESSORS: Successors = []
-NEVER_ASKED = Stop()
+Successors = Sequence[tuple["LiveCall", Reason]]
+_NO_SUCCESSORS: tuple[()] = ()
 
 
-class LiveCall:
+class LiveCall(msgspec.Struct, eq=False, kw_only=True):
     """A call in the hands of the scheduler.
 
     Invariants: `state` is never behind the journal's view and at most one commit ahead of it;
@@ -32,71 +33,37 @@ class LiveCall:
     still lead in.
     """
 
-    __slots__ = (
-        "approval",
-        "arguments",
-        "attempt",
-        "checked",
-        "claims",
-        "due",
-        "entered",
-        "gave_up_thread",
-        "in_thread",
-        "name",
-        "outcome",
-        "record",
-        "references",
-        "request",
-        "rule",
-        "scheduler",
-        "state",
-        "stop",
-        "successors",
-        "task",
-        "told",
-        "tool",
-        "turn",
-        "waits",
-    )
-
-    def __init__(
-        self,
-        record: CallRecord,
-        tool: "Tool[..., Any] | None",
-        turn: "LiveTurn",
-        claims: tuple[Claim, ...],
-    ) -> None:
-        """Start PENDING."""
-        self.record = record
-        self.name = record.provider_id
-        self.tool = tool
-        self.turn = turn
-        self.scheduler: Scheduler = turn.scheduler
-        self.claims = claims
-        """All that it takes: the recorded claims, and the lanes that the engine adds."""
-        self.arguments: Any = record.arguments
-        """What policy, journal and tool see; references are resolved once the call is ready."""
-        self.checked: Checked | None = None
-        """The final arguments as the tool takes them; None while they are not final."""
-        self.references: Unresolved | None = None
-        self.state = State.PENDING
-        self.outcome: Outcome | None = None
-        self.waits = 0
-        self.successors = _NO_SUCCESSORS
-        self.request: Request[LiveCall] | None = None
-        self.task: asyncio.Task[None] | None = None
-        self.told: Told | None = None
-        """Why it is to stop, once it has been told."""
-        self.stop = NEVER_ASKED
-        """Seen by a tool that asks for its context; its own once the body is entered."""
-        self.attempt = 0
-        self.due = inf
-        self.entered = False
-        """The body of this attempt has been entered."""
-        self.in_thread = False
-        self.gave_up_thread = False
-        self.rule = ""
-        self.approval: ApprovalId | None = None
+    record: CallRecord
+    name: str
+    """The provider's id."""
+    tool: "Tool[..., Any] | None"
+    turn: "LiveTurn"
+    scheduler: "Scheduler"
+    claims: tuple[Claim, ...]
+    arguments: Any
+    """What policy, journal and tool see; references are resolved once the call is ready."""
+    checked: "Checked | None" = None
+    """The final arguments as the tool takes them; None while they are not final."""
+    state: State = State.PENDING
+    outcome: Outcome | None = None
+    waits: int = 0
+    successors: "Successors" = _NO_SUCCESSORS
+    request: "Request[LiveCall] | None" = None
+    thread: "Request[LiveCall] | None" = None
+    """For a synchronous tool: its claim to a thread, asked for once the others are held."""
+    task: asyncio.Task[None] | None = None
+    told: "Told | None" = None
+    """Why it is to stop, once it has been told."""
+    stop: Stop | None = None
+    """Seen by a tool that asks for its context, once its body is entered."""
+    attempt: int = 0
+    due: float = inf
+    entered: bool = False
+    """The body of this attempt has been entered."""
+    in_thread: bool = False
+    gave_up_thread: bool = False
+    rule: str = ""
+    approval: ApprovalId | None = None
 
     @property
     def id(self) -> CallId:
@@ -120,7 +87,6 @@ class LiveCall:
         """Let go of what an ended call needs no more."""
         self.checked = None
         self.task = None
-        self.references = None
         self.successors = _NO_SUCCESSORS
 
 

@@ -270,15 +270,15 @@ def _fault(error: BaseException) -> str:
     return f"could not be read: its own code raised {type(error).__name__}"
 
 
-def _cycle(root: Any, path: Sequence[str | int]) -> list[str | int] | None:
+def _cycle(root: Any, path: Sequence[str | int]) -> Sequence[str | int] | None:
     """Follow the path until an object comes twice; None where none does."""
-    seen: set[int] = set()
-    for length, step in enumerate([*path, ""]):
-        if id(root) in seen:
-            return list(path[:length])
-        seen.add(id(root))
+    seen = {id(root)}
+    for length, step in enumerate(path, start=1):
         try:
             root = root[step]
         except (KeyError, IndexError, TypeError, AttributeError):
             return None
+        if id(root) in seen:
+            return path[:length]
+        seen.add(id(root))
     return None

@@ -61,14 +61,22 @@ def revive(view: TurnView, scheduler: "Scheduler") -> LiveTurn:
 def _revive_call(view: CallView, turn: LiveTurn, scheduler: "Scheduler") -> LiveCall:
     services = scheduler.services
     record = view.record
-    call = LiveCall(record, services.tools.get(record.tool), turn, view.claims or record.claims)
-    call.state = view.state
-    call.outcome = view.outcome
-    call.attempt = view.attempt
-    call.rule = view.rule
+    call = LiveCall(
+        record=record,
+        name=record.provider_id,
+        tool=services.tools.get(record.tool),
+        turn=turn,
+        scheduler=scheduler,
+        claims=view.claims or record.claims,
+        arguments=record.arguments,
+        state=view.state,
+        outcome=view.outcome,
+        attempt=view.attempt,
+        rule=view.rule,
+    )
     if view.approval is not None:
         call.approval = view.approval.id
-        left = view.approval.expires_wall - services.clock.wall()
+        left = view.approval.asked.expires_wall - services.clock.wall()
         call.due = services.clock.monotonic() + max(left, 0.0)
     return call
 
@@ -80,13 +88,9 @@ def _wire(view: TurnView, by_id: Mapping[CallId, LiveCall], *, overtake: bool) -
             source.state is State.UNCERTAIN and edge.reason.carries_failure
         )
         passed = (
-            overtake
-            and edge.reason is Reason.CONFLICT
-            and source.state is State.AWAITING_APPROVAL
+            overtake and edge.reason is Reason.CONFLICT and source.state is State.AWAITING_APPROVAL
         )
         if over or passed:
             continue
         target.waits += 1
-        if not source.successors:
-            source.successors = []
-        source.successors.append((target, edge.reason))
+        source.successors = [*source.successors, (target, edge.reason)]

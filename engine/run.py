@@ -6,28 +6,31 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from laneway.engine import admission
-from laneway.engine.failures import Told, cancelled
+from laneway.engine.failures import Told, cancelled, found_failed
 from laneway.engine.live import LiveCall, LiveTurn
 from laneway.engine.providers import parse
 from laneway.engine.providers.reply import Reply
 from laneway.engine.recovery import found_out, revive
 from laneway.engine.scheduler import Scheduler
+from laneway.engine.serialise import normalise
 from laneway.engine.step import bound_digest
 from laneway.engine.turn import Turn, conversation, unfinished
 from laneway.errors import (
     EngineClosedError,
+    JournalError,
     OpenTurnError,
     PlanError,
     UnknownApprovalError,
     UnknownCallError,
     UsageError,
 )
-from laneway.facts import Fact, MessageSaid, RunOpened, RunTaken
+from laneway.facts import ApprovalAnswered, Fact, MessageSaid, RunOpened, RunTaken
 from laneway.ids import RunId
 from laneway.journal.fold import ApprovalView, RunView, TurnView, fold
 from laneway.journal.lease import this_driver
 from laneway.journal.writer import RunLog
 from laneway.outcomes import Failure, Success
+from laneway.policies.approvals import Standing, standing
 from laneway.states import State
 
 if TYPE_CHECKING:
@@ -127,7 +130,7 @@ class Run:
         await uncancelled(leaving)
         self._scheduler = None
 
-    def _broken(self, error: Exception) -> None:
+    def _broken(self, error: JournalError) -> None:
         if self._scheduler is not None:
             self._scheduler.broken(error)
 
@@ -211,9 +214,7 @@ class Run:
         try:
             if self.view.turns:
                 self._remember(self.view.turns[-1])
-            coming = await admission.admit(
-                parsed, len(self.view.turns) + 1, scheduler, key=key
-            )
+            coming = await admission.admit(parsed, len(self.view.turns) + 1, scheduler, key=key)
             if strict and coming.faults:
                 raise PlanError(fault_lines(coming))
             await uncancelled(asyncio.ensure_future(scheduler.admit(coming)))
@@ -303,14 +304,22 @@ class Run:
         call = None if approval is None else self._live_call(approval.call)
         if approval is None or call is None or call.state is not State.AWAITING_APPROVAL:
             raise UnknownApprovalError(self._name, name, [one.id for one in self.approvals])
-        if bound_digest(call) != approval.digest:
+        said = ApprovalAnswered(
+            call=call.id, approval=approval.id, granted=granted, by=by, reason=reason
+        )
+        wall = scheduler.services.clock.wall()
+        stands = standing(approval.asked, said, digest_now=bound_digest(call), wall=wall)
+        if stands in (Standing.EXPIRED, Standing.STALE):
             raise UsageError(
-                f"approval {approval.id} was asked for other arguments than {call.name} has now"
+                f"approval {approval.id} is {stands}: it was asked for something that is over, or "
+                f"for other arguments than {call.name} has now"
             )
-        scheduler.answer(call, granted=granted, by=by, reason=reason)
+        scheduler.answer(call, said)
         await scheduler.kept()
 
-    async def cancel(self, name: str | None = None, *, reason: str = "the user cancelled it") -> None:
+    async def cancel(
+        self, name: str | None = None, *, reason: str = "the user cancelled it"
+    ) -> None:
         """Stop a call, or all open calls of the run.
 
         Calls that have not started end at once; the others when they have stopped, or at the end
@@ -376,9 +385,9 @@ class Run:
                     return Turn(self, view)
             return None
         last = turns[-1] if turns else None
-        if last is not None and reply.key and last.key == reply.key:
-            if last.message == reply.message:
-                return Turn(self, last)
+        same = last is not None and reply.key and last.key == reply.key
+        if last is not None and same and last.message == reply.message:
+            return Turn(self, last)
         return None
 
     def _refuse_second(self) -> None:
@@ -442,8 +451,9 @@ async def uncancelled(task: "asyncio.Future[None]") -> None:
 
 def fault_lines(coming: admission.Admission) -> list[str]:
     """Name every fault of a plan, each with its call."""
+    calls = coming.turn.calls
     return [
-        f"{coming.turn.calls[at].name} ({coming.turn.calls[at].record.tool}): {ended.outcome.message}"
+        f"{calls[at].name} ({calls[at].record.tool}): {ended.outcome.message}"
         for at, ended in sorted(coming.faults.items())
         if isinstance(ended.outcome, Failure)
     ]
@@ -451,9 +461,6 @@ def fault_lines(coming: admission.Admission) -> list[str]:
 
 def settled(call: LiveCall, value: Any, failure: str) -> Success | Failure:
     """The outcome that somebody found out."""
-    from laneway.engine.failures import found_failed
-    from laneway.engine.serialise import normalise
-
     if failure:
         return found_failed(failure)
     return normalise(value, tool=call.record.tool, effect=call.record.effect)

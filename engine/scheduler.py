@@ -137,20 +137,15 @@ class Scheduler:
             if call.state is State.RUNNING:
                 self.bodies.tell(call)
 
-    def answer(self, call: LiveCall, *, granted: bool, by: str, reason: str) -> None:
+    def answer(self, call: LiveCall, answered: ApprovalAnswered) -> None:
         """A human answered the question that a call waits for."""
-        assert call.approval is not None
         self.services.deadlines.forget(call)
         step = Step(self)
-        step.facts.append(
-            ApprovalAnswered(
-                call=call.id, approval=call.approval, granted=granted, by=by, reason=reason
-            )
-        )
-        if granted:
-            step.queue(call, f"approved by {by}" if by else "approved")
+        step.facts.append(answered)
+        if answered.granted:
+            step.queue(call, f"approved by {answered.by}" if answered.by else "approved")
         else:
-            step.end(call, State.DENIED, rejected(by, reason))
+            step.end(call, State.DENIED, rejected(answered.by, answered.reason))
         self.post(step)
 
     def settle(self, call: LiveCall, outcome: Outcome, by: str) -> None:

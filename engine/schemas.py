@@ -60,8 +60,7 @@ class SchemaCheck:
         self._bound = bound
         self._validator = _compiled(self.schema, tool)
         self._is_valid: Callable[[Any], bool] = self._validator.is_valid
-        properties = self.schema.get("properties", {})
-        _match(callee, tool, properties, self.schema.get("required", ()), bound)
+        _match(callee, tool, self.schema, bound)
         self._takes = None if callee.takes_any else callee.parameters.keys() - set(bound)
         self._barred = frozenset(bound)
 
@@ -70,22 +69,24 @@ class SchemaCheck:
         try:
             if self._is_valid(arguments) and not self._strange(arguments):
                 return Fit(arguments, arguments)
-        except (UnicodeEncodeError, ValueError, TypeError):
+            read = arguments if self._strict else unwrapped(arguments, self.schema)
+            told = self._told(read)
+        except (ValueError, TypeError):
             return _unreadable(arguments)
-        read = arguments if self._strict else unwrapped(arguments, self.schema)
-        if read is not arguments and self._is_valid(read) and not self._strange(read):
-            return Fit(read, read)
-        return Faults(self._told(read))
+        return Faults(told) if told else Fit(read, read)
 
     def check_known(
         self, arguments: dict[str, Any], unresolved: Collection[str], /
     ) -> Fit | Faults:
         """Fit what can be known while some parameters are not; those stay as they are."""
         read = arguments
-        if not self._strict:
-            known = {name: value for name, value in arguments.items() if name not in unresolved}
-            read = {**arguments, **unwrapped(known, self.schema)}
-        told = self._told(read, unresolved)
+        try:
+            if not self._strict:
+                known = {name: one for name, one in arguments.items() if name not in unresolved}
+                read = {**arguments, **unwrapped(known, self.schema)}
+            told = self._told(read, unresolved)
+        except (ValueError, TypeError):
+            return _unreadable(arguments)
         return Faults(told) if told else Fit(read, {})
 
     def values(self, arguments: dict[str, Any], /) -> dict[str, Any]:
@@ -144,7 +145,9 @@ def _compiled(schema: dict[str, Any], tool: str) -> Any:
         return jsonschema_rs.validator_for(schema, retriever=_refuse, mask="it")
     except jsonschema_rs.ValidationError as error:
         fault = error.message
-        place = place_of(error.instance_path or _reference(schema, fault))
+        if path := error.instance_path:
+            fault = f"{fault}, met {met(error.instance)}"
+        place = place_of(path or _reference(schema, fault))
         raise ToolError(tool, f"its schema is not valid at {place}: {fault}") from None
 
 
@@ -167,14 +170,10 @@ def _reference(schema: Any, message: str) -> list[str | int]:
     return []
 
 
-def _match(
-    callee: Callee,
-    tool: str,
-    properties: Collection[str],
-    required: Collection[str],
-    bound: Collection[str],
-) -> None:
+def _match(callee: Callee, tool: str, schema: dict[str, Any], bound: Collection[str]) -> None:
     """See that the function can be called with whatever the schema lets through."""
+    properties, required = schema.get("properties", ()), schema.get("required", ())
+    combined = not _COMBINED.isdisjoint(schema)
     for name in properties:
         if not callee.takes_any and name not in callee.parameters:
             raise ToolError(tool, f"its schema has {name!r}, which its function does not take")
@@ -185,7 +184,7 @@ def _match(
                 f"its function needs {name!r}, which its schema does not have; give it a default, "
                 "or name it in bound=",
             )
-        if name not in required:
+        if name not in required and not combined:
             raise ToolError(
                 tool,
                 f"its function needs {name!r}, which its schema does not require; give it a "
@@ -194,6 +193,10 @@ def _match(
 
 
 _CONDITIONAL = frozenset({"anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"})
+
+
+_COMBINED = _CONDITIONAL | {"allOf", "$ref", "$dynamicRef", "dependentRequired", "dependencies"}
+"""Where one of these stands, the fields in `required` may not be all that are."""
 
 
 def _is_certain(error: jsonschema_rs.ValidationError, unresolved: Collection[str]) -> bool:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
+from laneway.claims import exclusive
 from laneway.engine.clock import Clock
 from laneway.engine.deadlines import Deadlines
 from laneway.engine.threads import ToolThreads
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
     from laneway.engine.live import LiveCall
 
 THREAD_LANE = "lane:engine/threads"
-"""Every synchronous call takes one slot: a call that is RUNNING has its thread."""
+THREAD = (exclusive(THREAD_LANE),)
+"""A synchronous call asks for a thread when it holds all its claims, so that none waits unused
+behind a call that waits for something else; a call that is RUNNING has its thread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from laneway.calls import Reason
 from laneway.engine.failures import Told, skipped, stopped
 from laneway.engine.live import LiveCall, LiveTurn
-from laneway.engine.services import Services
+from laneway.engine.services import THREAD, Services
 from laneway.facts import ApprovalAsked, CallEnded, CallQueued, CallStarted, Fact, TurnClosed
 from laneway.lanes.requests import Request
 from laneway.outcomes import Failure, Outcome
-from laneway.policies.approvals import approval_id, digest
+from laneway.policies.approvals import approval_id, digest, expiry
 from laneway.policies.questions import Decision, Question, Verdict, denied
 from laneway.states import State
 
@@ -101,7 +101,8 @@ class Step:
                 digest=bound_digest(call),
                 arguments=call.arguments,
                 rule=verdict.rule,
-                expires_wall=clock.wall() + seconds if seconds != inf else 0.0,
+                reason=verdict.reason,
+                expires_wall=expiry(clock.wall(), seconds),
             )
         )
         if seconds != inf:
@@ -139,9 +140,11 @@ class Step:
             self.start(call)
 
     def start(self, call: LiveCall) -> None:
-        """The call holds all its claims: announce that its body is entered."""
+        """The call holds all its claims, and a thread if it needs one: announce its start."""
         if call.told is not None:
             return  # It is being cancelled in this very step, and its lanes go straight back.
+        if call.tool is not None and call.tool.spec.sync and not self._has_thread(call):
+            return
         call.move(State.RUNNING)
         call.attempt += 1
         scheduler = self.scheduler
@@ -150,6 +153,11 @@ class Step:
             CallStarted(call=call.record.id, attempt=call.attempt, token=scheduler.token)
         )
         self.starts.append(call)
+
+    def _has_thread(self, call: LiveCall) -> bool:
+        if call.thread is None:
+            call.thread = self.services.lanes.request(THREAD, call)
+        return call.thread.granted
 
     # Endings
 
@@ -196,10 +204,18 @@ class Step:
 
     def give_back(self, call: LiveCall) -> None:
         """Free the lanes of a call whose body has stopped, or leave their queues."""
-        request = call.request
-        if request is None:
-            return
-        call.request = None
+        self.give_back_thread(call)
+        request, call.request = call.request, None
+        if request is not None:
+            self._release(request)
+
+    def give_back_thread(self, call: LiveCall) -> None:
+        """Free the thread of a call; of one that was given up, another thread takes its place."""
+        thread, call.thread = call.thread, None
+        if thread is not None:
+            self._release(thread)
+
+    def _release(self, request: Request[LiveCall]) -> None:
         lanes = self.services.lanes
         self.pass_on(lanes.release(request) if request.granted else lanes.withdraw(request))
 

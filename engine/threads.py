@@ -87,9 +87,7 @@ class ToolThreads:
                 return  # The loop has been closed; nobody waits for this any more.
             del done, result
 
-    def _finish(
-        self, done: "asyncio.Future[Returned | Raised]", result: Returned | Raised
-    ) -> None:
+    def _finish(self, done: "asyncio.Future[Returned | Raised]", result: Returned | Raised) -> None:
         self._clock.release()
         if self._closed:
             self._jobs.put(None)

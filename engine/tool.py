@@ -61,6 +61,8 @@ def tool(
 class Tool(Generic[P, R]):
     """One tool, made by `tool`, `Tool.of` or `Tool.from_schema`; never changed afterwards."""
 
+    __name__: str
+
     def __init__(self, callee: Callee, check: Check, said: Declarations) -> None:
         """Put a tool together; `tool` and the class methods are the way to one."""
         self.spec: ToolSpec = spec_of(callee, check.schema, said)
@@ -81,6 +83,7 @@ class Tool(Generic[P, R]):
         self._fit = check.check
         self._bindings = Bindings(check, tuple(sorted(self.spec.bound)), callee.context)
         self._must_be_bound = tuple(sorted(self.spec.bound & callee.required))
+        self.__name__ = self.spec.name
         functools.update_wrapper(self, callee.function, updated=())
 
     @classmethod

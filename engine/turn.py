@@ -91,8 +91,11 @@ class Turn:
         await self._run.wait(self)
 
     async def close(self) -> None:
-        """Make every outcome final: questions to humans are withdrawn, what runs is waited for,
-        UNCERTAIN stays, and what needs it is skipped."""
+        """Make every outcome final.
+
+        Questions to humans are withdrawn, what runs is waited for, UNCERTAIN stays, and what needs
+        it is skipped.
+        """
         await self._run.close(self)
 
     def __repr__(self) -> str:
@@ -131,5 +134,7 @@ def conversation(view: RunView) -> list[dict[str, Any]]:
             shown.append(format_named(provider).say(part.message))
         else:
             message = part.message
-            shown.append(message if isinstance(message, dict) else {"role": "user", "content": message})
+            shown.append(
+                message if isinstance(message, dict) else {"role": "user", "content": message}
+            )
     return format_named(provider).join(shown) if provider else shown

@@ -27,7 +27,8 @@ _TYPES: dict[type[Any], str] = {
 _ALL = frozenset({"object", "array", "string", "number", "boolean", "null"})
 _NESTED = frozenset({"object", "array"})
 _MAX_STEPS = 10_000
-"""Schemas looked at for one call: one that refers to itself could be followed for ever."""
+_MAX_DEPTH = 64
+"""Schemas looked at for one call, and one inside the other: they may refer to themselves."""
 
 
 def unwrapped(arguments: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
@@ -70,31 +71,32 @@ class _Reader:
             return read if any(map(_differ, read, value)) else value
         return value
 
-    def types(self, schema: Schema) -> frozenset[str]:
+    def types(self, schema: Schema, depth: int = 0) -> frozenset[str]:
         """Say which types a schema allows, by its form; rather too many than too few."""
         self.steps -= 1
-        if schema is True or self.steps < 0:
+        if schema is True or self.steps < 0 or depth > _MAX_DEPTH:
             return _ALL
         if schema is False:
             return frozenset()
         allowed = _named_types(schema)
         for part in self.parts(schema):
-            allowed &= self.types(part)
+            allowed &= self.types(part, depth + 1)
         for branches in _choices(schema):
-            allowed &= frozenset[str]().union(*map(self.types, branches))
+            allowed &= frozenset[str]().union(*(self.types(one, depth + 1) for one in branches))
         return allowed
 
-    def below(self, schema: Schema, container: Any, key: str | int) -> list[Schema]:
+    def below(self, schema: Schema, container: Any, key: str | int, depth: int = 0) -> list[Schema]:
         """List the schemas that apply to what stands in a container under a key."""
         self.steps -= 1
-        if isinstance(schema, bool) or self.steps < 0:
+        if isinstance(schema, bool) or self.steps < 0 or depth > _MAX_DEPTH:
             return []
         found = [_child(schema, key)]
         for part in self.parts(schema):
-            found += self.below(part, container, key)
+            found += self.below(part, container, key, depth + 1)
         for branches in _choices(schema):
             fitting = [branch for branch in branches if self.fits(branch, container)]
-            found.append({"anyOf": [{"allOf": self.below(one, container, key)} for one in fitting]})
+            inner = [self.below(branch, container, key, depth + 1) for branch in fitting]
+            found.append({"anyOf": [{"allOf": schemas} for schemas in inner]})
         return found
 
     def fits(self, branch: Schema, container: Any) -> bool:

@@ -9,7 +9,7 @@ worse than one that stops.
 import asyncio
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 
@@ -79,20 +79,32 @@ def _decode_slice(run: RunId, before: int, kept: Iterable[Kept]) -> Iterable[Row
         yield Row(run, seq, wall, mono, decode(run, seq, body))
 
 
-def _holds_non_finite(value: object) -> bool:
-    match value:
-        case float():
-            return not math.isfinite(value)
-        case str() | int() | bytes() | None:
-            return False
-        case msgspec.Struct():
-            return any(_holds_non_finite(getattr(value, name)) for name in value.__struct_fields__)
-        case Mapping():
-            return any(map(_holds_non_finite, cast("Mapping[str, object]", value).values()))
-        case Iterable():
-            return any(map(_holds_non_finite, cast("Iterable[object]", value)))
-        case _:
-            return False
+_WITHOUT_FLOATS = frozenset({str, int, bool, type(None)})
+
+
+def _holds_non_finite(value: Any) -> bool:
+    # Every result of None comes by here, so the usual types are told by identity.
+    kind = type(value)
+    if kind in _WITHOUT_FLOATS:
+        return False
+    if kind is dict:
+        return any(map(_holds_non_finite, value.values()))
+    if kind is list or kind is tuple:
+        return any(map(_holds_non_finite, value))
+    if isinstance(value, msgspec.Struct):
+        for name in value.__struct_fields__:
+            if _holds_non_finite(getattr(value, name)):
+                return True
+        return False
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    if isinstance(value, str):
+        return False
+    if isinstance(value, Mapping):
+        return any(map(_holds_non_finite, cast("Mapping[str, object]", value).values()))
+    return isinstance(value, Iterable) and any(
+        map(_holds_non_finite, cast("Iterable[object]", value))
+    )
 
 
 def _refusal(row: Row, fault: str) -> JournalError:

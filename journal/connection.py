@@ -53,7 +53,8 @@ class JournalConnection:
 
         connecting = aiosqlite.Connection(connect, iter_chunk_size=64)
         # Whoever forgets to close, or dies of an error before, must still be able to exit.
-        getattr(connecting, "_thread", connecting).daemon = True
+        thread: Any = getattr(connecting, "_thread", connecting)
+        thread.daemon = True
         connection = await connecting
         if refusal:
             await connection.close()

@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, assert_never
 
+import msgspec
+
 from laneway.calls import CallRecord, Edge, Referring
 from laneway.claims import Claim
 from laneway.errors import DamagedJournalError
@@ -34,8 +36,7 @@ from laneway.outcomes import Outcome, succeeded
 from laneway.states import ENDED, State, move
 
 
-@dataclass(slots=True)
-class CallView:
+class CallView(msgspec.Struct, eq=False):
     """A call, as the facts so far tell. Times are monotonic seconds of the driver."""
 
     record: CallRecord
@@ -73,13 +74,33 @@ class CallView:
 class ApprovalView:
     """A question to a human, and the answer if there is one."""
 
-    id: ApprovalId
-    call: CallId
-    digest: str
-    arguments: Any
-    rule: str
-    expires_wall: float
+    asked: ApprovalAsked
     answer: ApprovalAnswered | None = None
+
+    @property
+    def id(self) -> ApprovalId:
+        """The name of the question."""
+        return self.asked.approval
+
+    @property
+    def call(self) -> CallId:
+        """The call that waits for the answer."""
+        return self.asked.call
+
+    @property
+    def arguments(self) -> Any:
+        """What the call would run with, exactly."""
+        return self.asked.arguments
+
+    @property
+    def rule(self) -> str:
+        """The rule that asks."""
+        return self.asked.rule
+
+    @property
+    def reason(self) -> str:
+        """Why it asks."""
+        return self.asked.reason
 
 
 @dataclass(slots=True)
@@ -114,7 +135,7 @@ class RunView:
     conversation: list[TurnView | MessageSaid] = field(default_factory=list)
     """Turns and the host's own messages, in the order in which they were put down."""
 
-    def apply(self, row: Row) -> None:
+    def apply(self, row: Row) -> None:  # noqa: C901, PLR0912, PLR0915 - one arm per fact, complete
         """Take in the next fact.
 
         Raises:
@@ -195,14 +216,7 @@ class RunView:
     def _ask(self, fact: ApprovalAsked) -> None:
         call = self.calls[fact.call]
         call.state = move(call.state, State.AWAITING_APPROVAL)
-        call.approval = self.approvals[fact.approval] = ApprovalView(
-            id=fact.approval,
-            call=fact.call,
-            digest=fact.digest,
-            arguments=fact.arguments,
-            rule=fact.rule,
-            expires_wall=fact.expires_wall,
-        )
+        call.approval = self.approvals[fact.approval] = ApprovalView(fact)
 
     def _settle(self, fact: CallSettled, mono: float) -> None:
         call = self.calls[fact.call]

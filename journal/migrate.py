@@ -171,4 +171,3 @@ def _settle(connection: JournalFile, path: Path, synchronous: Synchronous) -> No
             f"journal {path} cannot be kept durably here: journal_mode is {mode} instead of wal, "
             f"synchronous is {level} instead of {_SYNCHRONOUS[synchronous]}; put it on a local disk"
         )
-

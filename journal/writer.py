@@ -27,10 +27,21 @@ BATCH_ROWS = 1000
 class Time(Protocol):
     """What the writer asks of a clock; see laneway.engine.clock."""
 
-    def monotonic(self) -> float: ...
-    def wall(self) -> float: ...
-    def hold(self) -> None: ...
-    def release(self) -> None: ...
+    def monotonic(self) -> float:
+        """Seconds, never backwards."""
+        ...
+
+    def wall(self) -> float:
+        """Unix seconds."""
+        ...
+
+    def hold(self) -> None:
+        """Work begins outside the event loop."""
+        ...
+
+    def release(self) -> None:
+        """It is over."""
+        ...
 
 
 Kept = Callable[[JournalError | None], None]
@@ -127,13 +138,14 @@ class Journal:
         run, seq = log.view.run, log.seq
         rows = [Row(run, seq + n, wall, mono, fact) for n, fact in enumerate(facts, 1)]
         log.seq = seq + len(rows)
-        self._queue.append(Post(log, rows, then))
+        post = Post(log, rows, then)
+        if self._at_once and self._idle:
+            self._keep_now(post)
+            return
+        self._queue.append(post)
         if self._idle:
             self._idle = False
-            if self._at_once:
-                self._keep_now()
-            else:
-                self._wake_writer()
+            self._wake_writer()
 
     async def keep(self, log: RunLog, facts: Sequence[Fact]) -> None:
         """Hand over facts and wait until they are kept; cancelling the wait withdraws nothing.
@@ -217,32 +229,41 @@ class Journal:
         finally:
             self._clock.release()
 
-    def _keep_now(self) -> None:
-        while self._queue:
-            posts = self._next_batch()
+    def _keep_now(self, post: Post) -> None:
+        """Keep a post at once, and whatever is posted by those who are told of it."""
+        self._idle = False
+        while True:
             try:
-                rows = [row for post in posts for row in post.rows]
-                if rows:
-                    self.store.commit(rows)
-            except Exception as error:  # noqa: BLE001 - as above
-                self._break_all(posts, error)
+                if post.rows:
+                    self.store.commit(post.rows)
+            except Exception as error:  # noqa: BLE001 - whatever a store raises, nothing is kept
+                self._break_all([post], error)
             else:
-                self._acknowledge(posts)
+                self.commits += 1
+                self._tell(post)
+            if not self._queue:
+                break
+            post = self._queue.popleft()
         self._idle = True
 
     def _acknowledge(self, posts: list[Post]) -> None:
         self.commits += 1
         for post in posts:
-            log = post.log
-            if log.broken is not None:
-                continue
-            try:
-                for row in post.rows:
-                    log.view.apply(row)
-                if post.then is not None:
-                    post.then(None)
-            except Exception as error:  # noqa: BLE001 - a fault of one run must not stop the others
-                self._break(log, EngineFaultError(log.view.run, error))
+            self._tell(post)
+
+    def _tell(self, post: Post) -> None:
+        """Fold what has been kept, and call back."""
+        log = post.log
+        if log.broken is not None:
+            return
+        try:
+            apply = log.view.apply
+            for row in post.rows:
+                apply(row)
+            if post.then is not None:
+                post.then(None)
+        except Exception as error:  # noqa: BLE001 - a fault of one run must not stop the others
+            self._break(log, EngineFaultError(log.view.run, error))
 
     def _refuse(self, posts: list[Post], error: JournalError) -> None:
         for post in posts:

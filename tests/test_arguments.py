@@ -1,3 +1,7 @@
+# JSON is told apart at run time.
+# pyright: reportUnknownLambdaType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+
 import json
 import re
 from collections.abc import Callable

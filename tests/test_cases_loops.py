@@ -39,14 +39,13 @@ def test_h_thr_2_a_second_loop_at_once_is_refused_by_name(tmp_path: Path) -> Non
     engine = Engine([work], journal=tmp_path / "runs.db")
     inside, leave = threading.Event(), threading.Event()
     results: list[list[State]] = []
+    told = ""
 
     async def holding() -> None:
         async with engine, engine.run("held") as run:
             inside.set()
             await asyncio.to_thread(leave.wait, HANG_GUARD_SECONDS)
-            turn = await run.submit(
-                {"calls": [{"id": "c", "tool": "work", "arguments": {"n": 1}}]}
-            )
+            turn = await run.submit({"calls": [{"id": "c", "tool": "work", "arguments": {"n": 1}}]})
             results.append([call.state for call in turn.calls])
 
     thread = threading.Thread(target=asyncio.run, args=(holding(),))

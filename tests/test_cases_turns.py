@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -432,7 +433,10 @@ def test_h_res_1_three_spellings_of_one_file_are_one_file(tmp_path: Path) -> Non
         "d": "out/g.txt",
     }
     reply = plan(
-        *({"id": tag, "tool": "put", "arguments": {"path": path, "tag": tag}} for tag, path in paths.items())
+        *(
+            {"id": tag, "tool": "put", "arguments": {"path": path, "tag": tag}}
+            for tag, path in paths.items()
+        )
     )
 
     turn = play(stage, [put], reply, workspace=tmp_path)
@@ -560,9 +564,7 @@ def test_h_pol_2_half_answered_approvals_show_nothing_made_up() -> None:
     stage = Stage()
     tools = [
         stage.tool("look", Return("seen")),
-        stage.tool(
-            "change", Log("{tag}"), Return("{tag}"), effect=Effect.WRITE, approval=True
-        ),
+        stage.tool("change", Log("{tag}"), Return("{tag}"), effect=Effect.WRITE, approval=True),
     ]
     reply = plan(
         {"id": "l", "tool": "look"},
@@ -623,14 +625,12 @@ def test_h_time_1_a_timed_out_thread_is_given_up_and_its_late_value_is_not_used(
     seen: dict[str, Any] = {}
 
     async def two_seconds_later(run: Run, turn: Turn) -> None:
-        seen["before"] = turn.messages, run._engine.status().stuck_threads  # noqa: SLF001
+        seen["before"] = turn.messages, run._engine.status().stuck_threads
         await asyncio.sleep(2 - stage.makespan)
-        seen["after"] = turn.messages, run._engine.status().stuck_threads  # noqa: SLF001
+        seen["after"] = turn.messages, run._engine.status().stuck_threads
         seen["late"] = [call.late for call in turn.calls]
 
-    turn = play(
-        stage, tools, reply, after=two_seconds_later, limits=Limits(tool_threads=2)
-    )
+    turn = play(stage, tools, reply, after=two_seconds_later, limits=Limits(tool_threads=2))
 
     assert states(turn) == {"s1": State.TIMED_OUT, "s2": State.TIMED_OUT, "m": State.SUCCEEDED}
     assert codes(turn) == dict.fromkeys(["s1", "s2"], Code.TIMEOUT)
@@ -718,5 +718,5 @@ def test_h_thr_1_blocking_tools_run_beside_the_loop() -> None:
     assert one.overlaps(two)
     assert one.overlaps(stage.of("awaiting").span)
     assert stage.makespan < 0.5
-    assert max(later - sooner for sooner, later in zip(beats, beats[1:], strict=False)) < 0.1
+    assert max(later - sooner for sooner, later in pairwise(beats)) < 0.1
     assert values(turn)["z"] == "from the loop"

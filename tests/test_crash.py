@@ -1,4 +1,4 @@
-"""Killed before and after every commit: nothing is lost, changed, or done twice that must not be."""
+"""Killed before and after every commit: nothing is lost, changed or wrongly done twice."""
 
 import asyncio
 import os
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import networkx  # noqa: F401 - a child is forked from a parent in which no import is under way
+import networkx as nx  # noqa: F401 - a child is forked from a parent in which no import is under way
 import pytest
 
 from laneway import Effect, Engine, State, Turn
@@ -34,7 +34,9 @@ def cast(stage: Stage) -> Sequence[Any]:
         stage.tool("pure", *doing, effect=Effect.PURE),
         stage.tool("read", *doing, effect=Effect.READ, claims=["read file:{path}"]),
         stage.tool("write", *doing, effect=Effect.WRITE, claims=["write file:{path}"]),
-        stage.tool("put", *doing, effect=Effect.WRITE, idempotent=True, claims=["write file:{path}"]),
+        stage.tool(
+            "put", *doing, effect=Effect.WRITE, idempotent=True, claims=["write file:{path}"]
+        ),
         stage.tool("pay", *doing, effect=Effect.EXTERNAL, claims=["lane:bank"]),
         stage.tool("mail", *doing, effect=Effect.EXTERNAL),
     ]
@@ -169,8 +171,8 @@ def test_the_journal_is_synchronised_before_an_effect_begins(tmp_path: Path) -> 
 
 
 async def synchronous(store: SqliteStore) -> int:
-    connection, _ = store._opened  # type: ignore[misc]  # noqa: SLF001 - the very connection
-    rows = await connection._connection.execute_fetchall("PRAGMA synchronous")  # noqa: SLF001
+    connection, _ = store._opened  # type: ignore[misc]
+    rows = await connection._connection.execute_fetchall("PRAGMA synchronous")
     return int(next(iter(rows))[0])
 
 

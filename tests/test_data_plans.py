@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +35,10 @@ def legal(name: str) -> str:
 def labelled(record: Record) -> Reply:
     """A recorded plan, each call with a tool of its own, so that its body knows its label."""
     return read_labelled_plan(
-        [{"id": call["id"], "name": f"tool_{at}", "arguments": call["arguments"]}
-         for at, call in enumerate(record["calls"])]
+        [
+            {"id": call["id"], "name": f"tool_{at}", "arguments": call["arguments"]}
+            for at, call in enumerate(record["calls"])
+        ]
     )
 
 
@@ -95,8 +97,8 @@ def _holding(value: Any, path: Sequence[str | int]) -> Any:
 def parents(turn: Turn) -> list[list[int]]:
     place = {call.id: at for at, call in enumerate(turn.calls)}
     found: list[list[int]] = [[] for _ in turn.calls]
-    for source, target, reason in turn.graph.edges(data="reason"):
-        assert reason is Reason.DATA
+    for source, target, data in turn.graph.edges(data=True):
+        assert data["reason"] is Reason.DATA
         found[place[target]].append(place[source])
     return [sorted(sources) for sources in found]
 

@@ -31,12 +31,14 @@ def edges(graph: CallGraph) -> set[tuple[str, str, str]]:
 
 
 def test_edges_carry_their_reason() -> None:
-    graph = analyse([node("a"), node("b", needs=("a",)), node("c", after=("a",), data=(("b", ".x"),))])
+    graph = analyse(
+        [node("a"), node("b", needs=("a",)), node("c", after=("a",), data=(("b", ".x"),))]
+    )
 
     assert edges(graph) == {("a", "b", "needs"), ("a", "c", "after"), ("b", "c", "data")}
     assert graph.waits == [0, 1, 2]
     drawn = digraph(graph.ids, graph.edges)
-    assert drawn.edges["b", "c"] == {"reason": Reason.DATA, "detail": ".x"}
+    assert drawn.edges[CallId("b"), CallId("c")] == {"reason": Reason.DATA, "detail": ".x"}
 
 
 def test_reads_of_one_file_do_not_meet_and_writes_do() -> None:
@@ -83,7 +85,10 @@ def test_lanes_make_no_edges() -> None:
 
 def test_an_explicit_order_against_the_request_wins_over_a_conflict() -> None:
     graph = analyse(
-        [node("first", exclusive("file:/x"), needs=("second",)), node("second", exclusive("file:/x"))]
+        [
+            node("first", exclusive("file:/x"), needs=("second",)),
+            node("second", exclusive("file:/x")),
+        ]
     )
 
     assert edges(graph) == {("second", "first", "needs")}
@@ -199,9 +204,7 @@ def test_random_orders_of_explicit_edges_stay_acyclic_with_conflicts() -> None:
             node(
                 name,
                 exclusive(chance.choice(RESOURCES)),
-                needs=tuple(
-                    other for other in order[: order.index(name)] if chance.random() < 0.2
-                ),
+                needs=tuple(other for other in order[: order.index(name)] if chance.random() < 0.2),
             )
             for name in names
         ]

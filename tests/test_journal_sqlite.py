@@ -1,5 +1,8 @@
 """The SQLite journal: its file, its locks, its leases, and everything that can break."""
 
+# What breaks is broken from within:
+# pyright: reportPrivateUsage=false
+
 import asyncio
 import os
 import shutil
@@ -11,6 +14,7 @@ import textwrap
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,7 +29,7 @@ from laneway.errors import (
     NewerJournalError,
     RunOwnedError,
 )
-from laneway.facts import Driver, Row
+from laneway.facts import Driver, MessageSaid, Row
 from laneway.ids import RunId
 from laneway.journal import lease, migrate
 from laneway.journal.connection import LARGEST, JournalConnection
@@ -211,7 +215,7 @@ def test_a_newer_journal_is_refused_untouched(path: Path) -> None:
 
 @pytest.mark.parametrize(
     "make",
-    [lambda path: path.touch(), sqlite_file(APPLICATION_ID), sqlite_file(APPLICATION_ID, FORMAT)],
+    [Path.touch, sqlite_file(APPLICATION_ID), sqlite_file(APPLICATION_ID, FORMAT)],
     ids=["no byte", "no version, no table", "no table"],
 )
 def test_a_journal_whose_making_broke_off_is_made_whole(
@@ -323,6 +327,22 @@ def test_many_may_create_one_journal_at_once(path: Path) -> None:
     asyncio.run(scenario())
 
     assert by_hand(path, "SELECT count(*) FROM facts") == [(8,)]
+
+
+def test_who_comes_second_takes_the_tables_of_the_first(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(path, notes(RUN, 1))
+    look, looks = migrate._tables, iter([True, False, False])
+
+    def too_early(connection: JournalFile) -> set[str]:
+        return set() if next(looks) else look(connection)
+
+    monkeypatch.setattr(migrate, "_tables", too_early)
+
+    open_file(path, busy_seconds=1, synchronous="FULL").close()
+
+    assert by_hand(path, "SELECT count(*) FROM facts") == [(1,)]
 
 
 # A place that cannot be used.
@@ -555,7 +575,7 @@ def test_a_cancelled_commit_poisons_the_store_since_nobody_knows_its_end(path: P
 def test_a_value_that_cannot_be_kept_is_refused_and_the_store_goes_on(path: Path) -> None:
     store = SqliteStore(path)
     good = notes(RUN, 2)
-    bad = Row(RUN, 2, 0.0, 0.0, type(good[0].fact)(message=float("nan")))  # type: ignore[call-arg]
+    bad = Row(RUN, 2, 0.0, 0.0, MessageSaid(message=float("nan")))
 
     async def scenario() -> list[Row]:
         await store.take(RUN, this_driver())
@@ -614,7 +634,7 @@ def test_damage_is_named_and_the_run_left(path: Path, damage: str, seq: int, say
     store = SqliteStore(path)
 
     async def scenario() -> None:
-        for look in (lambda: store.read(RUN), lambda: store.take(RUN, this_driver())):
+        for look in (partial(store.read, RUN), partial(store.take, RUN, this_driver())):
             with pytest.raises(DamagedJournalError) as found:
                 await look()
             assert found.value.seq == seq
@@ -752,7 +772,7 @@ def test_closing_a_journal_that_cannot_be_written_still_ends_its_thread(path: Pa
     with_store(store, scenario)
 
     with pytest.raises(JournalError, match="is not open"):
-        asyncio.run(store.runs())  # type: ignore[arg-type]
+        asyncio.run(store.runs())
 
 
 def test_of_many_takers_in_two_stores_of_one_process_one_gets_the_run(path: Path) -> None:

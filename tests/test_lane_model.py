@@ -412,7 +412,7 @@ def seeded(fault: Fault) -> Generator[Any]:
 
 def throw_dice(table_class: Any, *, seed: int, steps: int) -> None:
     """Drive the machine by its own rules, evenly: Hypothesis likes small examples better."""
-    dice = Random(seed)  # noqa: S311 - repeatable, not secret
+    dice = Random(seed)
     while steps > 0:
         machine = LaneMachine(table_class)
         machine.choose(dice.sample(RESOURCES, dice.randint(2, 5)))

@@ -137,5 +137,5 @@ def test_the_references_of_every_gold_plan_are_found_where_they_stand() -> None:
             plans += 1
             references += len(record["refs"])
 
-    print(f"{plans} plans, {references} references")  # noqa: T201  # part of the proof
+    print(f"{plans} plans, {references} references")  # part of the proof
     assert (plans, references) == (650, 2136)

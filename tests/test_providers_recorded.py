@@ -70,7 +70,7 @@ def test_recorded_answers_give_exactly_their_client_calls() -> None:
             assert read_calls(reply) == client_calls(record), record["id"]
             counts["calls"] += len(reply.calls)
 
-    print(dict(counts))  # noqa: T201  # part of the proof
+    print(dict(counts))  # part of the proof
     assert counts == {
         "exchanges": 241,
         "calls": 114,
@@ -91,7 +91,7 @@ def test_the_sdk_s_objects_of_recorded_answers_read_like_their_json() -> None:
         assert parse(built).message == parse(payload).message, record["id"]
         counts[record["dialect"]] += 1
 
-    print(dict(counts))  # noqa: T201  # part of the proof
+    print(dict(counts))  # part of the proof
     assert counts == {"openai-chat": 110, "anthropic-messages": 117}
 
 
@@ -122,7 +122,7 @@ def test_a_reply_renders_to_what_the_provider_took_back() -> None:
         pairs += 1
         results += len(accepted)
 
-    print(f"{pairs} pairs, {results} results")  # noqa: T201  # part of the proof
+    print(f"{pairs} pairs, {results} results")  # part of the proof
     assert (pairs, results) == (56, 65)
 
 
@@ -241,5 +241,5 @@ def test_calls_as_users_met_them_are_faults_never_guesses() -> None:
             case other:
                 pytest.fail(f"no rule for {other}")
 
-    print(dict(seen))  # noqa: T201  # part of the proof
+    print(dict(seen))  # part of the proof
     assert sum(seen.values()) == 8

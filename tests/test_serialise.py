@@ -1,3 +1,7 @@
+# Values of every kind are handed over.
+# pyright: reportUnknownLambdaType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+
 import asyncio
 import enum
 import json
@@ -76,7 +80,7 @@ class Fraction(float):
     pass
 
 
-Named = namedtuple("Named", "a b")  # noqa: PYI024  # as a library would hand it over
+Named = namedtuple("Named", "a b")  # noqa: PYI024  # pyright: ignore[reportUntypedNamedTuple]
 
 
 def value_of(value: object) -> Any:
@@ -361,7 +365,7 @@ def test_a_key_press_in_the_middle_is_not_swallowed() -> None:
 def test_a_coroutine_that_nobody_awaited_is_closed_so_that_nothing_warns_later() -> None:
     async def wait() -> None: ...
 
-    coroutine = wait()
+    coroutine: Any = wait()
 
     assert "a coroutine that nobody awaited" in fault_of(coroutine).message
     assert coroutine.cr_frame is None

@@ -1,3 +1,7 @@
+# Tools are made of lambdas and of functions of any kind.
+# pyright: reportUnknownLambdaType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+
 import asyncio
 import enum
 import functools
@@ -240,6 +244,25 @@ def test_a_default_given_in_the_annotation_is_one() -> None:
     assert isinstance(make(odd).check_unresolved({}, ()), Checked)
 
 
+def test_a_docstring_may_be_anything() -> None:
+    def odd(a: int, b: int) -> None:
+        """Do.
+
+        Args:
+            No entry at all
+            a: The first
+              of two.
+            b (int): The second.
+        And so on.
+        """
+
+    described = make(odd).spec.schema["properties"]
+
+    assert described["a"]["description"] == "The first of two."
+    assert described["b"]["description"] == "The second."
+    assert make(lambda: None, name="one").spec.description == ""
+
+
 # What is refused when a tool is made
 
 
@@ -262,6 +285,7 @@ def star(*paths: str) -> None: ...
 def keywords(**rest: str) -> None: ...
 def positional(path: str, /) -> None: ...
 def unresolved(path: "Nowhere") -> None: ...  # type: ignore[name-defined]  # noqa: F821
+def garbled(path: "1 +") -> None: ...  # type: ignore[valid-type]  # noqa: F722
 def locked(lock: threading.Thread) -> None: ...
 def calls_back(back: Callable[[int], int]) -> None: ...
 def field_default(n: int = Field(3)) -> None: ...  # pyright: ignore[reportArgumentType]
@@ -277,9 +301,10 @@ def field_default(n: int = Field(3)) -> None: ...  # pyright: ignore[reportArgum
         (yields_later, "tool 'yields_later': it yields"),
         (star, "tool 'star': *paths has no name in JSON; take a list instead"),
         (keywords, "tool 'keywords': its parameters cannot be listed"),
-        (dict.fromkeys, "tool 'fromkeys': "),
+        ({}.update, "tool 'update': its parameters cannot be listed (it has **kwargs, or no sig"),
         (positional, "tool 'positional': parameter 'path' is positional only"),
         (unresolved, "an annotation cannot be resolved (name 'Nowhere' is not defined)"),
+        (garbled, "an annotation cannot be resolved (Forward reference must be an expression"),
         (locked, "a parameter's type cannot be described as JSON: Unable to generate"),
         (calls_back, "a parameter's type cannot be described as JSON: Cannot generate"),
         (field_default, "the default of parameter 'n' is a Field"),
@@ -504,6 +529,12 @@ def test_a_parameters_own_validator_may_raise_anything() -> None:
     assert told in refused(make(odd), {"value": 1}).message
 
 
+def test_a_fault_in_what_a_validator_made_of_a_value_is_told_by_its_type() -> None:
+    def odd(value: Annotated[int, BeforeValidator(lambda _: threading.Lock())]) -> None: ...
+
+    assert "met something that is of type _thread.lock" in refused(make(odd), {"value": 1}).message
+
+
 def test_arguments_that_are_no_json_are_refused_not_raised() -> None:
     assert "raise UnicodeEncodeError" in refused(edit_file, {"path": "\ud800", "old": ""}).message
 
@@ -654,7 +685,12 @@ def test_the_idempotency_key_is_the_same_for_each_attempt_and_no_other_call() ->
 
     assert context_of(attempt=2).idempotency_key == key
     assert context_of(arguments={"to": "a", "amount": 5}).idempotency_key == key
-    others = [{"run": "r"}, {"call": "t1.2"}, {"tool": "send"}, {"arguments": {"amount": 6}}]
+    others: list[dict[str, Any]] = [
+        {"run": "r"},
+        {"call": "t1.2"},
+        {"tool": "send"},
+        {"arguments": {"amount": 6}},
+    ]
     assert len({key, *(context_of(**one).idempotency_key for one in others)}) == 5
 
 

@@ -24,7 +24,7 @@ def main() -> None:
         SystemExit: always, with the exit code.
     """
     try:
-        from laneway.engine.cli.app import app
+        from laneway.engine.cli.app import app  # noqa: PLC0415 - the extra may be missing
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in EXTRA:
             raise

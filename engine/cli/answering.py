@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import getpass
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 
 from laneway.engine.cli.wording import brief
 from laneway.engine.run import Run
@@ -22,7 +22,7 @@ NOBODY = "nobody is at a terminal to answer; run it at one, or with --yes"
 
 
 @contextlib.asynccontextmanager
-async def answered(run: Run, news: asyncio.Event, ask: Asking) -> AsyncIterator[None]:
+async def answered(run: Run, news: asyncio.Event, ask: Asking) -> AsyncGenerator[None]:
     """Answer whatever the run asks, inside the block.
 
     Args:
@@ -77,7 +77,12 @@ async def _at_terminal(call: CallView) -> Answer:
     print(f"May {call.id} run?  {what}  [y/N] ", end="", file=sys.stderr, flush=True)
     loop = asyncio.get_running_loop()
     typed: asyncio.Future[str] = loop.create_future()
-    loop.add_reader(sys.stdin, lambda: typed.done() or typed.set_result(sys.stdin.readline()))
+
+    def read() -> None:
+        loop.remove_reader(sys.stdin)
+        typed.set_result(sys.stdin.readline())
+
+    loop.add_reader(sys.stdin, read)
     try:
         line = await typed
     finally:

@@ -81,12 +81,16 @@ def demo(
     terminal = Terminal(json=json)
     folder = (folder or Path(tempfile.mkdtemp(prefix="laneway-demo-"))).resolve()
     workspace, file = folder / "project", (journal or folder / "laneway.db").resolve()
-    asyncio.run(journals.refuse_known(file, run))
+    journals.refuse_known(file, run)
     demonstration.lay_out(workspace)
 
     def last_words() -> None:
         when = "before" if before else "after"
-        terminal.note(f"killed right {when} commit {crash_at}, as asked; go on with:")
+        terminal.note(f"killed right {when} commit {crash_at}, as asked")
+        if before and crash_at == 1:
+            terminal.note("nothing was written yet, so there is nothing to go on with")
+            return
+        terminal.note("go on with:")
         name, path = shlex.quote(run), shlex.quote(str(file))
         terminal.note(f"  {program()} resume {name} --journal {path}")
 
@@ -108,7 +112,7 @@ def demo(
 
 
 @app.command("run")
-def run_(
+def run_(  # noqa: PLR0913, PLR0917 - typer makes an option of each parameter
     plan: Annotated[Path, typer.Argument(metavar="PLAN.json", help="Calls, and what each needs.")],
     tools: Annotated[str, typer.Option(help="module or module:attribute with the tools.")],
     journal: Journal = None,
@@ -145,7 +149,7 @@ def run_(
     )
     given = plans.read_plan(plan)
     asyncio.run(plans.check_plan(given, name, settings))
-    asyncio.run(journals.refuse_known(file, name))
+    journals.refuse_known(file, name)
     store = observed(SqliteStore(file), terminal, settings.workspace)
     asyncio.run(plans.run_plan(given, name, settings, store))
     finish(terminal, shown_run(file, name))
@@ -183,7 +187,7 @@ def show(run: RunName, journal: Journal = None, json: Json = False) -> None:
 def runs(journal: Journal = None, json: Json = False) -> None:
     """List the runs of a journal, the last opened first."""
     terminal = Terminal(json=json)
-    entries = asyncio.run(journals.list_runs(journals.journal_path(journal)))
+    entries = journals.list_runs(journals.journal_path(journal))
     for entry in entries:
         opened = datetime.fromtimestamp(entry.opened_wall).astimezone()
         terminal.say(f"{entry.run}  {entry.facts} facts  opened {opened:%Y-%m-%d %H:%M:%S %z}")
@@ -196,7 +200,7 @@ def runs(journal: Journal = None, json: Json = False) -> None:
 )
 def bench(context: typer.Context) -> None:
     """Measure the engine against a bare gather and a raw journal; --help lists the options."""
-    from laneway.benchmarks import main
+    from laneway.benchmarks import main  # noqa: PLC0415 - nobody else pays for its import
 
     raise typer.Exit(main(context.args))
 
@@ -209,7 +213,7 @@ def observed(store: JournalStore, terminal: Terminal, folder: str) -> JournalSto
 
 def shown_run(file: Path, run: str) -> ShownRun:
     """Read a run as it is shown."""
-    return show_run(run, asyncio.run(journals.read_run(file, run)))
+    return show_run(run, journals.read_run(file, run))
 
 
 def finish(terminal: Terminal, shown: ShownRun) -> NoReturn:

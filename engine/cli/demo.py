@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import anyio
+
 from laneway.engine.cli.demo_model import TASK, next_answer
 from laneway.engine.cli.demo_project import write_project
 from laneway.engine.cli.shown import ShownRun
@@ -56,7 +58,7 @@ async def carry_on(journal: JournalStore, run: str, settings: Any) -> None:
         UsageError: the folder that was being repaired is gone.
     """
     workspace = Path(settings["workspace"])
-    if not workspace.is_dir():
+    if not await anyio.Path(workspace).is_dir():
         raise UsageError(f"run {run!r} repairs {workspace}, and that folder is gone: start anew")
     await repair(journal, run, workspace)
 

@@ -14,6 +14,7 @@ TASK = "The tests of this project fail. Find out why, and repair it."
 """What the user asks."""
 
 Message = dict[str, Any]
+"""As Anthropic's API gives and takes it."""
 
 
 def next_answer(messages: Sequence[Mapping[str, Any]]) -> Message:
@@ -22,7 +23,8 @@ def next_answer(messages: Sequence[Mapping[str, Any]]) -> Message:
     Raises:
         IndexError: the model has said its last word.
     """
-    return ANSWERS[sum(message["role"] == "assistant" for message in messages)]
+    said: int = sum(message["role"] == "assistant" for message in messages)
+    return ANSWERS[said]
 
 
 def _answer(number: int, text: str, *calls: tuple[str, Message]) -> Message:

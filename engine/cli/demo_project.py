@@ -34,7 +34,7 @@ def reduced(cents, percent):
     return cents - cents * percent / 100
 '''
 
-TESTS = '''import unittest
+TESTS = """import unittest
 
 from cart import receipt, subtotal, total
 
@@ -52,7 +52,7 @@ class CartTest(unittest.TestCase):
 
     def test_a_receipt_shows_two_decimals(self):
         self.assertEqual(receipt(LINES), "Total: 6.99")
-'''
+"""
 
 PROJECT: Mapping[str, str] = {"cart.py": CART, "discounts.py": DISCOUNTS, "test_cart.py": TESTS}
 """The files, by name."""

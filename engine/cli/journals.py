@@ -1,14 +1,18 @@
 """Which journal the command line means, and what it reads from it without driving a run."""
 
+import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from laneway.errors import JournalError, UnknownRunError, UsageError
 from laneway.facts import Row
 from laneway.ids import RunId
 from laneway.journal.sqlite import SqliteStore
-from laneway.journal.store import RunEntry
+from laneway.journal.store import JournalStore, RunEntry
+
+T = TypeVar("T")
 
 VARIABLE = "LANEWAY_JOURNAL"
 """The environment variable that names the journal."""
@@ -37,49 +41,52 @@ def existing(path: Path) -> Path:
     return path
 
 
-async def read_run(path: Path, run: str) -> Sequence[Row]:
+def read_run(path: Path, run: str) -> Sequence[Row]:
     """Read all facts of a run, which may go on meanwhile in another process.
 
     Raises:
         UnknownRunError: there is no such run.
         JournalError: the journal is not there, foreign, newer, or cannot be read.
     """
-    store = SqliteStore(existing(path))
-    await store.open()
-    try:
+
+    async def read(store: JournalStore) -> Sequence[Row]:
         rows = await store.read(RunId(run))
         if not rows:
             raise UnknownRunError(run, [entry.run for entry in await store.runs()])
         return rows
-    finally:
-        await store.close()
+
+    return asyncio.run(_opened(existing(path), read))
 
 
-async def list_runs(path: Path) -> Sequence[RunEntry]:
+def list_runs(path: Path) -> Sequence[RunEntry]:
     """List the runs, the last opened first.
 
     Raises:
         JournalError: as for `read_run`.
     """
-    store = SqliteStore(existing(path))
-    await store.open()
-    try:
-        return await store.runs()
-    finally:
-        await store.close()
+    return asyncio.run(_opened(existing(path), SqliteStore.runs))
 
 
-async def refuse_known(path: Path, run: str) -> None:
+def refuse_known(path: Path, run: str) -> None:
     """Refuse the name of a run that the journal has already; a journal may be missing.
 
     Raises:
         UsageError: there is such a run.
         JournalError: as for `read_run`, but for a file that is not there.
     """
-    if not path.exists() or not path.stat().st_size:
+    if not path.exists() or (path.is_file() and not path.stat().st_size):
         return
-    if any(entry.run == run for entry in await list_runs(path)):
+    if any(entry.run == run for entry in list_runs(path)):
         raise UsageError(
             f"{path} has a run {run!r} already; choose another name with --run, "
             f"or go on with it: laneway resume {run}"
         )
+
+
+async def _opened(path: Path, read: Callable[[SqliteStore], Awaitable[T]]) -> T:
+    store = SqliteStore(path)
+    await store.open()
+    try:
+        return await read(store)
+    finally:
+        await store.close()

@@ -10,7 +10,7 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn, cast
 
 import msgspec
 
@@ -54,7 +54,11 @@ def read_plan(path: Path) -> dict[str, Any]:
         PayloadError: it is not there, or no JSON object; names file, line and column.
     """
     try:
-        plan = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_no_key_twice)
+        plan: Any = json.loads(
+            path.read_text(encoding="utf-8"),
+            object_pairs_hook=_no_key_twice,
+            parse_constant=_no_such_number,
+        )
     except OSError as error:
         raise PayloadError(str(path), f"cannot be read ({error.strerror})") from error
     except UnicodeDecodeError as error:
@@ -65,10 +69,10 @@ def read_plan(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise PayloadError(str(path), f"this JSON cannot be taken: {error}") from error
     if isinstance(plan, list):
-        plan = {"calls": plan}
-    if not isinstance(plan, dict):
-        raise PayloadError(str(path), "a plan is an object with a list of calls: {\"calls\": […]}")
-    return plan
+        return {"calls": cast("list[Any]", plan)}
+    if isinstance(plan, dict):
+        return cast("dict[str, Any]", plan)
+    raise PayloadError(str(path), 'a plan is an object with calls: {"calls": […]}')
 
 
 def existing_folder(folder: Path) -> Path:
@@ -191,7 +195,11 @@ def _note_questions(batch: Any, news: asyncio.Event) -> None:
 def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
         raise ValueError(f"the key {twice!r} stands twice in one object")
     return found
+
+
+def _no_such_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number in JSON")

@@ -59,7 +59,9 @@ class Progress:
             for line in self._lines(view, row, at_once):
                 self._say(line)
 
-    def _lines(self, view: RunView, row: Row, at_once: set[CallId]) -> Iterator[str]:
+    def _lines(  # noqa: C901, PLR0912 - one case for each kind of fact
+        self, view: RunView, row: Row, at_once: set[CallId]
+    ) -> Iterator[str]:
         match row.fact:
             case RunOpened(run=run):
                 yield f"run {run}"
@@ -70,7 +72,9 @@ class Progress:
             case TurnSubmitted() as fact:
                 yield from self._asked(view, fact)
             case CallQueued(call=call) if call not in at_once:
-                yield self._line("·", view.calls[call], f"waits for {self._lanes(view.calls[call])}")
+                yield self._line(
+                    "·", view.calls[call], f"waits for {self._lanes(view.calls[call])}"
+                )
             case CallQueued():
                 pass
             case CallStarted(call=call, attempt=attempt):
@@ -101,7 +105,9 @@ class Progress:
         yield f"turn {fact.turn}: the model asks for {count} call{'s' if count > 1 else ''}"
         for edge in fact.edges:
             about = f" over {shortened(edge.detail, self._folder)}" if edge.detail else ""
-            why = f"both touch {about[6:]}" if edge.reason is Reason.CONFLICT else edge.reason + about
+            why = (
+                f"both touch {about[6:]}" if edge.reason is Reason.CONFLICT else edge.reason + about
+            )
             yield self._line("·", view.calls[edge.target], f"waits for {edge.source}: {why}")
 
     def _ended(self, call: CallView) -> str:
@@ -114,9 +120,7 @@ class Progress:
 
     def _lanes(self, call: CallView) -> str:
         claims = call.claims or call.record.claims
-        told = [
-            self._claim(claim) for claim in claims if not claim.resource.startswith(_OWN_LANES)
-        ]
+        told = [self._claim(claim) for claim in claims if not claim.resource.startswith(_OWN_LANES)]
         return ", ".join(told) or "no lane"
 
     def _claim(self, claim: Claim) -> str:

@@ -11,9 +11,9 @@ journals that you trust like a program.
 
 import importlib
 import inspect
-import os
 import sys
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 from laneway.errors import UsageError
@@ -35,8 +35,9 @@ def carry_on_of(run: str, resume_with: str) -> CarryOn:
             "made it, or let that program say engine.run(name, resume_with='module:function')"
         )
     module, _, attribute = resume_with.partition(":")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
     try:
         found: Any = importlib.import_module(module)
         for step in attribute.split("."):

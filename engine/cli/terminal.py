@@ -57,7 +57,11 @@ def program() -> str:
     if called.name != "laneway":
         return f"{shlex.quote(sys.executable)} -m laneway.engine.cli"
     found = shutil.which("laneway")
-    return "laneway" if found and called.resolve() == Path(found).resolve() else shlex.quote(str(called))
+    return (
+        "laneway"
+        if found and called.resolve() == Path(found).resolve()
+        else shlex.quote(str(called))
+    )
 
 
 def _coloured(line: str) -> Text:

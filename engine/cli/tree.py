@@ -32,10 +32,8 @@ def call_lines(call: ShownCall, folder: str = "") -> Iterator[str]:
     """Tell of one call: what it was, how it went, and below it why it waited and what it said."""
     mark = MARKS[State(call.state)]
     again = f"  attempts {call.attempts}" if call.attempts > 1 else ""
-    yield (
-        f"{mark} {call.call} {call_text(call.tool, call.arguments)}  {call.state}"
-        f"  waited {seconds_text(call.waited_seconds)}  took {seconds_text(call.took_seconds)}{again}"
-    )
+    times = f"waited {seconds_text(call.waited_seconds)}  took {seconds_text(call.took_seconds)}"
+    yield f"{mark} {call.call} {call_text(call.tool, call.arguments)}  {call.state}  {times}{again}"
     for wait in call.waits_for:
         about = f" over {shortened(wait.detail, folder)}" if wait.detail else ""
         yield f"  waited for {wait.call}: {wait.reason}{about}"

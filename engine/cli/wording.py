@@ -1,7 +1,8 @@
 """Short words for calls, outcomes and times, the same in progress lines and in the tree."""
 
 import json
-from typing import Any
+from itertools import islice
+from typing import Any, cast
 
 from laneway.outcomes import Failure, Outcome, Success
 from laneway.states import State
@@ -37,10 +38,8 @@ def brief(value: Any, longest: int = _LONGEST) -> str:
 
 def call_text(tool: str, arguments: Any) -> str:
     """Name a call by its tool and its first argument, which is what it is about."""
-    if not isinstance(arguments, dict) or not arguments:
-        return tool
-    first = next(iter(arguments.values()))
-    return f"{tool} {brief(first, 40)}"
+    given = cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else {}
+    return " ".join([tool, *(brief(value, 40) for value in islice(given.values(), 1))])
 
 
 def outcome_text(outcome: Outcome) -> str:

@@ -55,22 +55,39 @@ def toolkit(
     # Until a command is analysed, it may touch anything in the folder.
     everything = [f"lane:shell/{root}", f"write file:{root}"]
     files, search = Files(folder), Search(folder)
-    tools = [
-        tool(effect=Effect.READ, claims=reads)(files.read_file),
-        tool(effect=Effect.READ, claims=reads, literal=["pattern"])(search.search_files),
-        tool(effect=Effect.WRITE, idempotent=True, claims=writes, literal=["old", "new"])(
-            files.edit_file
-        ),
-        tool(effect=Effect.WRITE, idempotent=True, claims=writes, literal=["content"])(
-            files.write_file
+    tools: list[Tool] = [
+        tool(files.read_file, effect=Effect.READ, claims=reads),
+        tool(search.search_files, effect=Effect.READ, claims=reads, literal=["pattern"]),
+        tool(
+            files.edit_file,
+            effect=Effect.WRITE,
+            idempotent=True,
+            claims=writes,
+            literal=["old", "new"],
         ),
         tool(
-            effect=Effect.EXTERNAL, claims=everything, timeout=COMMAND_SECONDS, literal=["command"]
-        )(shell.run_shell),
+            files.write_file,
+            effect=Effect.WRITE,
+            idempotent=True,
+            claims=writes,
+            literal=["content"],
+        ),
+        tool(
+            shell.run_shell,
+            effect=Effect.EXTERNAL,
+            claims=everything,
+            timeout=COMMAND_SECONDS,
+            literal=["command"],
+        ),
     ]
     if tests:
-        declared = tool(
-            effect=Effect.WRITE, idempotent=True, claims=everything, timeout=COMMAND_SECONDS
+        tools.append(
+            tool(
+                shell.run_tests,
+                effect=Effect.WRITE,
+                idempotent=True,
+                claims=everything,
+                timeout=COMMAND_SECONDS,
+            )
         )
-        tools.append(declared(shell.run_tests))
     return tools

@@ -99,8 +99,8 @@ def excerpt(text: str, path: str, start: int, lines: int) -> str:
         end += 1
     if end < start <= total:
         long = rows[start - 1]
-        note = f"line {start} of {total}, the first {MOST_CHARACTERS:,} of its {len(long):,} characters"
-        return f"{long[:MOST_CHARACTERS]}\n[{note}]"
+        told = f"the first {MOST_CHARACTERS:,} of its {len(long):,} characters"
+        return f"{long[:MOST_CHARACTERS]}\n[line {start} of {total}, {told}]"
     if start == 1 and end == total:
         return text
     taken = "\n".join(rows[start - 1 : end])

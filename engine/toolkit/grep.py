@@ -31,20 +31,26 @@ def main(argv: Sequence[str]) -> int:
     try:
         wanted = re.compile(pattern)
     except re.error as error:
-        print(f"the pattern is no regular expression: {error}")
+        sys.stdout.write(f"the pattern is no regular expression: {error}")
         return 2
+    for line in found(wanted, Path(root), path, files):
+        sys.stdout.write(f"{line}\n")
+    return 0
+
+
+def found(wanted: re.Pattern[str], root: Path, path: str, files: str) -> Iterator[str]:
+    """Give the lines that match, and say so where there are none, or too many."""
     shown, searched = 0, 0
-    for file in text_files(Path(root) / path, files):
+    for file in text_files(root / path, files):
         searched += 1
         for line in matches(wanted, file):
             shown += 1
             if shown > MOST_MATCHES:
-                print(f"[the first {MOST_MATCHES} matches; narrow the pattern, path or files]")
-                return 0
-            print(f"{file.relative_to(root)}:{line}")
+                yield f"[only the first {MOST_MATCHES} matches; narrow pattern, path or files]"
+                return
+            yield f"{file.relative_to(root)}:{line}"
     if not shown:
-        print(f"no match in {searched} files")
-    return 0
+        yield f"no match in {searched} file{'' if searched == 1 else 's'}"
 
 
 def text_files(top: Path, files: str) -> Iterator[Path]:

@@ -39,7 +39,7 @@ class Output(asyncio.Protocol):
         if len(self._tail) > 2 * TAIL_BYTES:
             del self._tail[:-TAIL_BYTES]
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         """Nobody holds the other end any more."""
         if not self.ended.done():
             self.ended.set_result(None)

@@ -73,7 +73,7 @@ class Workspace:
         if not folder.is_dir():
             shown = folder.relative_to(self.root)
             return f", nor a folder {str(shown)!r}"
-        close = difflib.get_close_matches(real.name, os.listdir(folder), n=1)
+        close = difflib.get_close_matches(real.name, [one.name for one in folder.iterdir()], n=1)
         if not close:
             return ""
         return f"; is {str((folder / close[0]).relative_to(self.root))!r} meant?"

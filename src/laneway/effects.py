@@ -1,4 +1,4 @@
-"""What a tool does to the world: the class decides what may run beside it, again, or after a crash."""
+"""What a tool does to the world: decides what may run beside it, again, or after a crash."""
 
 from enum import StrEnum
 

@@ -25,6 +25,9 @@ LanewayError
 
 from collections.abc import Iterable, Sequence
 
+SHOWN = 8
+"""Names that a message lists."""
+
 
 class LanewayError(Exception):
     """Everything that Laneway raises."""
@@ -62,7 +65,7 @@ class PlanError(LanewayError):
         count = len(self.faults)
         lines = "".join(f"\n  - {fault}" for fault in self.faults)
         super().__init__(
-            f"the plan has {count} fault{'s' if count != 1 else ''}, so nothing of it was run:{lines}"
+            f"the plan has {count} fault{'s' if count != 1 else ''}; nothing of it was run:{lines}"
         )
 
 
@@ -226,6 +229,8 @@ class IllegalTransitionError(LanewayError):
 def _calls(names: Sequence[str]) -> str:
     if not names:
         return "no call is open, but it has not been closed"
-    shown = ", ".join(names[:8])
-    more = f" and {len(names) - 8} more" if len(names) > 8 else ""
-    return f"{'call' if len(names) == 1 else 'calls'} {shown}{more} {'is' if len(names) == 1 else 'are'} open"
+    if len(names) == 1:
+        return f"call {names[0]} is open"
+    shown = ", ".join(names[:SHOWN])
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return f"calls {shown}{more} are open"

@@ -33,7 +33,7 @@ class Driver(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The pid namespace, in which alone the pid means something."""
 
 
-class RunOpened(Recorded, tag="run_opened"):
+class RunOpened(Recorded, frozen=True, kw_only=True, tag="run_opened"):
     """The run was created, by this driver, to be taken up by `resume_with` after a crash."""
 
     run: RunId
@@ -45,21 +45,21 @@ class RunOpened(Recorded, tag="run_opened"):
     """What that function wants to know, as JSON."""
 
 
-class RunTaken(Recorded, tag="run_taken"):
+class RunTaken(Recorded, frozen=True, kw_only=True, tag="run_taken"):
     """A later driver took the run up; whatever ran before has an end or is uncertain."""
 
     driver: Driver
     mode: str = "build"
 
 
-class MessageSaid(Recorded, tag="message_said"):
+class MessageSaid(Recorded, frozen=True, kw_only=True, tag="message_said"):
     """The host put a message of its own into the conversation."""
 
     message: Any
     """A text, or a message in the provider's form."""
 
 
-class TurnSubmitted(Recorded, tag="turn_submitted"):
+class TurnSubmitted(Recorded, frozen=True, kw_only=True, tag="turn_submitted"):
     """The model answered: all its calls are PENDING, with the edges between them."""
 
     turn: int
@@ -73,13 +73,13 @@ class TurnSubmitted(Recorded, tag="turn_submitted"):
     referring: Referring = Referring.KNOWN
 
 
-class TurnClosed(Recorded, tag="turn_closed"):
+class TurnClosed(Recorded, frozen=True, kw_only=True, tag="turn_closed"):
     """Every outcome of the turn is final; its messages may be shown."""
 
     turn: int
 
 
-class ApprovalAsked(Recorded, tag="approval_asked"):
+class ApprovalAsked(Recorded, frozen=True, kw_only=True, tag="approval_asked"):
     """A human is asked about exactly these arguments: the call is AWAITING_APPROVAL."""
 
     call: CallId
@@ -90,9 +90,11 @@ class ApprovalAsked(Recorded, tag="approval_asked"):
     rule: str
     expires_wall: float
     """Unix seconds; the question ends then, by this host's wall clock."""
+    reason: str = ""
+    """Why the rule asks, for the human."""
 
 
-class ApprovalAnswered(Recorded, tag="approval_answered"):
+class ApprovalAnswered(Recorded, frozen=True, kw_only=True, tag="approval_answered"):
     """A human answered. What follows for the call is a fact of its own."""
 
     call: CallId
@@ -102,7 +104,7 @@ class ApprovalAnswered(Recorded, tag="approval_answered"):
     reason: str = ""
 
 
-class CallQueued(Recorded, tag="call_queued"):
+class CallQueued(Recorded, frozen=True, kw_only=True, tag="call_queued"):
     """The call is QUEUED: nothing it depends on is open, and this rule let it pass."""
 
     call: CallId
@@ -111,7 +113,7 @@ class CallQueued(Recorded, tag="call_queued"):
     """The final claims, where references narrowed the recorded ones."""
 
 
-class CallStarted(Recorded, tag="call_started"):
+class CallStarted(Recorded, frozen=True, kw_only=True, tag="call_started"):
     """The call is RUNNING. Written before the body is touched, so that a crash leaves a trace."""
 
     call: CallId
@@ -120,7 +122,7 @@ class CallStarted(Recorded, tag="call_started"):
     """The fencing token of its permit: higher than any that this run was given before."""
 
 
-class AttemptEnded(Recorded, tag="attempt_ended"):
+class AttemptEnded(Recorded, frozen=True, kw_only=True, tag="attempt_ended"):
     """An attempt is over and another may follow: the call is BACKING_OFF."""
 
     call: CallId
@@ -129,7 +131,7 @@ class AttemptEnded(Recorded, tag="attempt_ended"):
     delay_seconds: float = 0.0
 
 
-class CallEnded(Recorded, tag="call_ended"):
+class CallEnded(Recorded, frozen=True, kw_only=True, tag="call_ended"):
     """The call has its one outcome, in this state."""
 
     call: CallId
@@ -139,7 +141,7 @@ class CallEnded(Recorded, tag="call_ended"):
     """Whether its body has really stopped; if not, its claims stay held until HolderStopped."""
 
 
-class HolderStopped(Recorded, tag="holder_stopped"):
+class HolderStopped(Recorded, frozen=True, kw_only=True, tag="holder_stopped"):
     """A body that outlived its call has stopped; what it still returned is kept, unused."""
 
     call: CallId
@@ -147,7 +149,7 @@ class HolderStopped(Recorded, tag="holder_stopped"):
     """Its late value or error, as text."""
 
 
-class CallSettled(Recorded, tag="call_settled"):
+class CallSettled(Recorded, frozen=True, kw_only=True, tag="call_settled"):
     """Somebody found out what an unknown effect came to."""
 
     call: CallId

@@ -42,9 +42,7 @@ ARROWS: Mapping[State, frozenset[State]] = {
             State.DENIED,
         }
     ),
-    State.AWAITING_APPROVAL: frozenset(
-        {State.QUEUED, State.FAILED, State.CANCELLED, State.DENIED}
-    ),
+    State.AWAITING_APPROVAL: frozenset({State.QUEUED, State.FAILED, State.CANCELLED, State.DENIED}),
     State.QUEUED: frozenset(
         {State.RUNNING, State.SUCCEEDED, State.FAILED, State.CANCELLED, State.DENIED}
     ),

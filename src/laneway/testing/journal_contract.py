@@ -302,10 +302,12 @@ class JournalStoreContract:
                 return [row for run in (lost[0], A, lost[1]) for row in notes(run, 2, after=after)]
 
             error = await refused(RunOwnedError, lambda: commit(store, batch(0)))
-            _expect(error.runs == set(lost), f"the error names {sorted(error.runs)}")
+            _expect(error.runs == frozenset[str](lost), f"the error names {sorted(error.runs)}")
             _expect(str(this_driver().pid) in error.owner, f"the owner is not named: {error}")
             again = await refused(RunOwnedError, lambda: commit(store, batch(2)))
-            _expect(again.runs == set(lost), f"the second error names {sorted(again.runs)}")
+            _expect(
+                again.runs == frozenset[str](lost), f"the second error names {sorted(again.runs)}"
+            )
             await refused(RunOwnedError, lambda: commit(store, notes(lost[0], 1, after=1)))
             await commit(store, notes(A, 1, after=4))
             _expect(list(await other.read(A)) == notes(A, 5), "the other rows were not kept")

@@ -1,6 +1,7 @@
 """Facts to try a journal with: one of each kind, and as many small ones as are wanted."""
 
 from collections.abc import Iterable
+from typing import Any
 
 from laneway.calls import CallRecord, Edge, Reason
 from laneway.claims import exclusive, shared
@@ -31,7 +32,7 @@ WALL = 1_700_000_000.123_456_7
 MONO = 0.1 + 0.2
 """No decimal fraction: it comes back right only if it comes back to the last bit."""
 
-AWKWARD = {
+AWKWARD: dict[str, Any] = {
     "text": 'NUL \0, quote ", é, 漢, 😀, line\u2028separator',
     "numbers": [0, -1, 2**53 + 1, 10**30, -(10**40), 0.1, 1e308, 5e-324, -0.0],
     "others": [None, True, False, [], {}, "", {"": [{"a": [1]}]}],

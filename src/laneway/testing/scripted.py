@@ -58,8 +58,7 @@ class Raise:
 
 @dataclass(frozen=True, slots=True)
 class Do:
-    """Call a function with the arguments; what it returns, awaited if need be, is returned unless
-    it is None."""
+    """Call a function with the arguments, await what it gives, and return it unless it is None."""
 
     function: Callable[[Mapping[str, Any]], Any]
 
@@ -232,6 +231,4 @@ def filled(value: Any, arguments: Mapping[str, Any]) -> Any:
     """Put arguments in place of `{name}` in a text; anything else is given as it is."""
     if not isinstance(value, str):
         return value
-    return re.sub(
-        r"\{(\w+)\}", lambda place: str(arguments.get(place[1], place[0])), value
-    )
+    return re.sub(r"\{(\w+)\}", lambda place: str(arguments.get(place[1], place[0])), value)

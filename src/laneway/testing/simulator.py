@@ -3,6 +3,7 @@
 For schedules, not for tools: what starts when, how many rounds a plan takes, whether a bound holds.
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -59,8 +60,6 @@ def simulate(jobs: Sequence[Job], *, lanes: Mapping[str, int] | None = None) -> 
 
 
 async def _simulate(jobs: Sequence[Job], lanes: Mapping[str, int]) -> Schedule:
-    import asyncio
-
     clock: VirtualClock | None = None
     spans: dict[str, Span] = {}
 
@@ -69,7 +68,7 @@ async def _simulate(jobs: Sequence[Job], lanes: Mapping[str, int]) -> Schedule:
         clock = VirtualClock()
         return clock
 
-    async def job(name: str, seconds: float, claims: list[str]) -> str:
+    async def job(name: str, seconds: float, claims: list[str]) -> str:  # noqa: ARG001 - read below
         assert clock is not None
         start = clock.monotonic()
         await asyncio.sleep(seconds)
