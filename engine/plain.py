@@ -10,23 +10,18 @@ str, int, float, bool and None, and shares nothing mutable with what it was buil
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownMemberType=false
 
-import math
-import sys
-from collections.abc import Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from dataclasses import fields, is_dataclass
-from datetime import date, time, timedelta
-from decimal import Decimal
-from enum import Enum
-from itertools import islice
-from numbers import Integral
-from pathlib import PurePath
+from collections.abc import Sequence
 from typing import Any
-from uuid import UUID
 
-import msgspec
-
-from laneway.engine.telling import named, place_of, whole_text
+from laneway.engine.telling import place_of, whole_text
+from laneway.engine.walk import (
+    MAX_CHARACTERS,
+    MAX_DEPTH,
+    MAX_INTEGER_BITS,
+    MAX_VALUES,
+    UnstorableError,
+    Walk,
+)
 
 __all__ = [
     "MAX_CHARACTERS",
@@ -37,18 +32,6 @@ __all__ = [
     "plain",
     "whole_text",
 ]
-
-MAX_DEPTH = 128
-"""Levels of nesting: half of what pydantic's validators stand, an eighth of Python's own stack."""
-MAX_VALUES = 1_000_000
-"""Values in one result: about 0.2 s of work and 100 MB, and what stops an endless sequence."""
-MAX_CHARACTERS = 50_000_000
-"""Text in one result. SQLite keeps no row above 1 GB, and a character may take six bytes."""
-MAX_INTEGER_BITS = 14_000
-"""CPython turns integers of more than 4,300 digits neither into text nor back."""
-
-_WORD = 1 << 63
-_WRITTEN_BY_MSGSPEC = (date, time, timedelta, Decimal, UUID)
 
 
 class NotPlainError(Exception):
@@ -75,7 +58,7 @@ def plain(value: object, /) -> Any:
             levels, MAX_VALUES values or MAX_CHARACTERS characters, and whatever the value's own
             code raised while it was read. Nothing but KeyboardInterrupt leaves otherwise.
     """
-    walk = _Walk()
+    walk = Walk()
     try:
         return walk.value(value)
     except KeyboardInterrupt:
@@ -87,185 +70,8 @@ def plain(value: object, /) -> Any:
         raise NotPlainError(place_of(walk.path), _fault(error)) from None
 
 
-class _UnstorableError(Exception):
-    """Carries the words for what stands at the end of the walk's path."""
-
-
-class _TooDeepError(_UnstorableError, RecursionError):
-    """The walk went down too far, perhaps in a circle."""
-
-
-class _Walk:
-    """One pass over a value. `path` leads to what is being read, also after an exception."""
-
-    __slots__ = ("characters", "path", "values")
-
-    def __init__(self) -> None:
-        self.path: list[str | int] = []
-        self.values = 0
-        self.characters = 0
-
-    def value(self, value: Any) -> Any:
-        kind = type(value)
-        if kind is str:
-            return self.text(value)
-        if kind is int:
-            return _integer(value)
-        if value is None or kind is bool:
-            return value
-        if kind is float:
-            return _number(value)
-        if kind is dict:
-            return self.mapping(value.items(), len(value))
-        if kind is list or kind is tuple:
-            return self.array(value, len(value))
-        return self.other(value)
-
-    def text(self, text: str) -> str:
-        self.count(len(text))
-        return text if text.isascii() else whole_text(text)
-
-    def count(self, characters: int) -> None:
-        self.characters += characters
-        if self.characters > MAX_CHARACTERS:
-            raise _UnstorableError(f"goes over {MAX_CHARACTERS:,} characters of text")
-
-    def mapping(self, items: Iterable[tuple[Any, Any]], size: int) -> dict[str, Any]:
-        self.enter(size)
-        path = self.path
-        rebuilt: dict[str, Any] = {}
-        characters = 0
-        for key, value in items:
-            name = key if type(key) is str and key.isascii() else self.key(key)
-            kind = type(value)
-            if kind is str and value.isascii():
-                characters += len(value)
-                rebuilt[name] = value
-            elif value is None or kind is bool or (kind is int and -_WORD < value < _WORD):
-                rebuilt[name] = value
-            else:
-                path.append(name)
-                rebuilt[name] = self.value(value)
-                path.pop()
-        self.count(characters)
-        if len(rebuilt) < size:
-            raise _UnstorableError("has two keys that become the same text")
-        return rebuilt
-
-    def array(self, values: Iterable[Any], size: int) -> list[Any]:
-        self.enter(size)
-        path = self.path
-        rebuilt: list[Any] = []
-        for index, value in enumerate(values):
-            path.append(index)
-            rebuilt.append(self.value(value))
-            path.pop()
-        return rebuilt
-
-    def enter(self, size: int) -> None:
-        if len(self.path) >= MAX_DEPTH:
-            raise _TooDeepError(f"is nested deeper than {MAX_DEPTH} levels")
-        self.values += size
-        if self.values > MAX_VALUES:
-            raise _UnstorableError(f"goes over {MAX_VALUES:,} values")
-
-    def key(self, key: Any) -> str:
-        if isinstance(key, Enum):
-            key = key.value
-        if isinstance(key, str):
-            return self.text(str.__str__(key))
-        if isinstance(key, int) and not isinstance(key, bool):
-            return str(_integer(int.__int__(key)))
-        if isinstance(key, _WRITTEN_BY_MSGSPEC):
-            return str(msgspec.to_builtins(key))
-        raise _UnstorableError(f"has a key that is {named(key)}, and JSON wants text")
-
-    def other(self, value: Any) -> Any:
-        """Rebuild what is not one of the JSON types themselves; runs the value's own code."""
-        if isinstance(value, type):
-            raise _UnstorableError(f"is {named(value)}")
-        if isinstance(value, Enum):
-            return self.value(value.value)
-        if _is_model(value):
-            return self.value(_dumped(value))
-        if isinstance(value, msgspec.Struct):
-            return self.value(
-                msgspec.to_builtins(
-                    value, builtin_types=(bytes, bytearray, memoryview), enc_hook=self.value
-                )
-            )
-        if is_dataclass(value):
-            members = [(field.name, getattr(value, field.name)) for field in fields(value)]
-            return self.mapping(members, len(members))
-        if isinstance(value, str | int | float | Integral | bytes | bytearray | memoryview):
-            return self.scalar(value)
-        if isinstance(value, Mapping | AbstractSet | Sequence):
-            return self.collection(value)
-        if isinstance(value, _WRITTEN_BY_MSGSPEC):
-            return msgspec.to_builtins(value)
-        if isinstance(value, PurePath):
-            return self.text(str(value))
-        raise _UnstorableError(f"is {named(value)}")
-
-    def scalar(self, value: Any) -> Any:
-        if isinstance(value, str):
-            return self.text(str.__str__(value))
-        if isinstance(value, float):
-            return _number(float.__float__(value))
-        if isinstance(value, Integral):
-            return _integer(int(value))
-        try:
-            return self.text(str(value, "utf-8"))
-        except UnicodeDecodeError:
-            raise _UnstorableError(
-                "holds bytes that are no UTF-8 text (decode them, or keep them in a file)"
-            ) from None
-
-    def collection(self, value: Mapping[Any, Any] | AbstractSet[Any] | Sequence[Any]) -> Any:
-        """Rebuild a container of a class of its own, whose length may be a lie."""
-        if isinstance(value, dict):
-            return self.mapping(dict.items(value), dict.__len__(value))
-        if isinstance(value, Mapping):
-            items = list(islice(value.items(), MAX_VALUES + 1))
-            return self.mapping(items, len(items))
-        members = list(islice(value, MAX_VALUES + 1))
-        rebuilt = self.array(members, len(members))
-        return _sorted(rebuilt) if isinstance(value, AbstractSet) else rebuilt
-
-
-def _is_model(value: object) -> bool:
-    pydantic = sys.modules.get("pydantic")  # not imported for this: without it there is no model
-    return pydantic is not None and isinstance(value, pydantic.BaseModel)
-
-
-def _dumped(model: Any) -> Any:
-    try:
-        return model.model_dump(mode="json", warnings=False)
-    except ValueError:
-        return model.model_dump(warnings=False)  # the walk knows more types, or finds the place
-
-
-def _integer(value: int) -> int:
-    if value.bit_length() > MAX_INTEGER_BITS:
-        raise _UnstorableError("is an integer of more than 4,000 digits")
-    return value
-
-
-def _number(value: float) -> float:
-    if not math.isfinite(value):
-        raise _UnstorableError(f"is {value}, which JSON cannot say")
-    return value
-
-
-def _sorted(members: list[Any]) -> list[Any]:
-    try:
-        return sorted(members)
-    except TypeError:
-        return sorted(members, key=lambda member: msgspec.json.encode(member, order="sorted"))
-
-
 def _fault(error: BaseException) -> str:
-    if isinstance(error, _UnstorableError):
+    if isinstance(error, UnstorableError):
         return str(error)
     return f"could not be read: its own code raised {type(error).__name__}"
 

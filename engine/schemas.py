@@ -82,8 +82,8 @@ class SchemaCheck:
         read = arguments
         try:
             if not self._strict:
-                known = {name: one for name, one in arguments.items() if name not in unresolved}
-                read = {**arguments, **unwrapped(known, self.schema)}
+                # Also in what waits: a text put into JSON later could change what the JSON says.
+                read = unwrapped(arguments, self.schema)
             told = self._told(read, unresolved)
         except (ValueError, TypeError):
             return _unreadable(arguments)

@@ -79,6 +79,13 @@ class SignatureCheck:
         self, arguments: dict[str, Any], unresolved: Collection[str], /
     ) -> Fit | Faults:
         """Fit arguments of which some parameters are not known yet; those stay as they are."""
+        if not self._strict:
+            # Read them now: a text put into JSON later could change what the JSON says.
+            read = unwrapped(arguments, self.schema)
+            arguments = {
+                name: read[name] if name in unresolved else value
+                for name, value in arguments.items()
+            }
         known = {name: value for name, value in arguments.items() if name not in unresolved}
         told = [f"{name} is missing" for name in self._required if name not in arguments]
         told += [

@@ -17,8 +17,10 @@ from laneway.engine.docstrings import summary
 from laneway.engine.serialise import digest
 from laneway.errors import ToolError
 
-NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-"""What both OpenAI and Anthropic take for the name of a tool; a dot is refused by OpenAI."""
+NAME = re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9_.:/-]{0,127}")
+"""What some provider or MCP server takes for the name of a tool."""
+NARROW_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+"""What both OpenAI and Anthropic take; a dot is refused by both."""
 
 
 class Declarations(TypedDict, total=False):
@@ -133,8 +135,8 @@ def tool_name(callee: Callee, said: Declarations) -> str:
     if not NAME.fullmatch(name):
         raise ToolError(
             name,
-            "this is no name that providers take (letters, digits, _ and -, up to 64); give one "
-            "with name=",
+            "this is no name that any provider takes (letters, digits, and _ - . : / behind the "
+            "first, up to 128); give one with name=",
         )
     return name
 

@@ -17,7 +17,14 @@ from typing_extensions import ParamSpec, TypeVar
 from laneway.engine.callables import Callee, examine
 from laneway.engine.checking import Bindings, Check, Checked, Fit, invalid
 from laneway.engine.claiming import claim_source
-from laneway.engine.spec import Declarations, ToolSpec, bound_of, spec_of, tool_name
+from laneway.engine.spec import (
+    NARROW_NAME,
+    Declarations,
+    ToolSpec,
+    bound_of,
+    spec_of,
+    tool_name,
+)
 from laneway.errors import ToolError, UsageError
 from laneway.outcomes import Failure
 
@@ -176,8 +183,15 @@ class Tool(Generic[P, R]):
 
         Raises:
             UsageError: a provider that is not known.
+            ToolError: the provider does not take the tool's name.
         """
         spec = self.spec
+        if not NARROW_NAME.fullmatch(spec.name):
+            raise ToolError(
+                spec.name,
+                f"{provider} takes no such name (letters, digits, _ and -, up to 64); give the "
+                "tool another with name=",
+            )
         schema = copy.deepcopy(spec.schema)
         told = {"name": spec.name, "description": spec.description}
         match provider:

@@ -8,8 +8,8 @@ worse than one that stops.
 
 import asyncio
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -37,7 +37,7 @@ def encode(row: Row, /) -> bytes:
     except (TypeError, ValueError, RecursionError) as error:
         raise _refusal(row, str(error)) from error
     # JSON has no NaN and no infinity: the encoder writes null in their place.
-    if b"null" in body and _holds_non_finite(row.fact):
+    if b"null" in body and _holds_non_finite((row.fact,)):
         raise _refusal(row, "it holds a number that is not finite (NaN or infinity)")
     return body
 
@@ -80,31 +80,31 @@ def _decode_slice(run: RunId, before: int, kept: Iterable[Kept]) -> Iterable[Row
 
 
 _WITHOUT_FLOATS = frozenset({str, int, bool, type(None)})
+_STRUCT = type(msgspec.Struct)
 
 
-def _holds_non_finite(value: Any) -> bool:
-    # Every result of None comes by here, so the usual types are told by identity.
-    kind = type(value)
-    if kind in _WITHOUT_FLOATS:
-        return False
-    if kind is dict:
-        return any(map(_holds_non_finite, value.values()))
-    if kind is list or kind is tuple:
-        return any(map(_holds_non_finite, value))
-    if isinstance(value, msgspec.Struct):
-        for name in value.__struct_fields__:
-            if _holds_non_finite(getattr(value, name)):
+def _holds_non_finite(values: Iterable[Any]) -> bool:
+    # Every result of None comes by here, so types are told by identity where that is faster.
+    for value in values:
+        kind = type(value)
+        if kind in _WITHOUT_FLOATS or isinstance(value, str):
+            continue
+        if isinstance(value, float):
+            if not math.isfinite(value):
                 return True
-        return False
-    if isinstance(value, float):
-        return not math.isfinite(value)
-    if isinstance(value, str):
-        return False
-    if isinstance(value, Mapping):
-        return any(map(_holds_non_finite, cast("Mapping[str, object]", value).values()))
-    return isinstance(value, Iterable) and any(
-        map(_holds_non_finite, cast("Iterable[object]", value))
-    )
+            continue
+        inner: Iterable[Any]
+        if kind is dict:
+            inner = value.values()
+        elif kind is list or kind is tuple:
+            inner = value
+        elif type(kind) is _STRUCT:
+            inner = msgspec.structs.astuple(value)
+        else:
+            inner = (msgspec.to_builtins(value),)
+        if _holds_non_finite(inner):
+            return True
+    return False
 
 
 def _refusal(row: Row, fault: str) -> JournalError:

@@ -74,7 +74,8 @@ def open_file(path: Path, /, *, busy_seconds: float, synchronous: Synchronous) -
     except sqlite3.Error as error:
         raise fault(path, "could not be opened", error) from error
     try:
-        _create(connection, path)
+        _create(connection)
+        _check(connection, path)
         _settle(connection, path, synchronous)
     except sqlite3.Error as error:
         connection.close()
@@ -129,23 +130,32 @@ def _is_half_created(path: Path, header: bytes) -> bool:
 
     The rollback journal beside it says that nothing was there before; SQLite goes back to that.
     """
-    return not any(header) and path.with_name(path.name + "-journal").exists()
+    file = path.resolve()
+    return not any(header) and file.with_name(f"{file.name}-journal").exists()
 
 
-def _create(connection: JournalFile, path: Path) -> None:
+def _create(connection: JournalFile) -> None:
     """Make the tables, unless they are there: in one transaction, header included.
 
     The file is not in WAL mode yet, so what is committed stands in the file itself: its header
     alone tells what it is, from before the first fact.
     """
-    if _tables(connection) == set():
-        connection.execute("BEGIN IMMEDIATE")
-        if _tables(connection) == set():  # nobody else was faster
-            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            connection.execute(f"PRAGMA user_version = {FORMAT}")
-            for name in ("create_runs", "create_facts", "create_journal"):
-                connection.execute(STATEMENTS[name])
-        connection.execute("COMMIT")
+    if _tables(connection):
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    if not _tables(connection):  # nobody else was faster
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {FORMAT}")
+        for name in ("create_runs", "create_facts", "create_journal"):
+            connection.execute(STATEMENTS[name])
+    connection.execute("COMMIT")
+
+
+def _check(connection: JournalFile, path: Path) -> None:
+    """Refuse what the header did not tell: a change that is still in the write-ahead log."""
+    (found,) = connection.execute("PRAGMA user_version").fetchone()
+    if found > FORMAT:
+        raise NewerJournalError(str(path), found, FORMAT)
     missing = {"runs", "facts"} - _tables(connection)
     if missing:
         raise JournalError(

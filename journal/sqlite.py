@@ -108,7 +108,7 @@ class SqliteStore:
         try:
             rows = await self.read(run)
         except JournalError:
-            await leases.leave(run)
+            await self._leave(run)
             raise
         lease.next_seq = len(rows) + 1
         return rows

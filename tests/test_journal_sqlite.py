@@ -213,6 +213,31 @@ def test_a_newer_journal_is_refused_untouched(path: Path) -> None:
     assert "upgrade Laneway" in str(refused.value)
 
 
+def test_a_newer_format_that_is_only_in_the_log_is_refused_too(path: Path) -> None:
+    written(path, notes(RUN, 1))
+    with closing(sqlite3.connect(path, isolation_level=None)) as newer:
+        newer.execute(f"PRAGMA user_version = {FORMAT + 1}")
+
+        with pytest.raises(NewerJournalError, match="upgrade Laneway"):
+            open_file(path, busy_seconds=0, synchronous="FULL")
+
+
+def test_a_link_to_a_journal_leads_to_it(path: Path) -> None:
+    written(path, notes(RUN, 1))
+    link = path.with_name("link.db")
+    link.symlink_to(path)
+    store, linked = SqliteStore(path), SqliteStore(link)
+
+    async def scenario() -> None:
+        await linked.open()
+        await store.take(RUN, this_driver())
+        with pytest.raises(RunOwnedError, match="this very process"):
+            await linked.take(RUN, this_driver())
+        await linked.close()
+
+    with_store(store, scenario)
+
+
 @pytest.mark.parametrize(
     "make",
     [Path.touch, sqlite_file(APPLICATION_ID), sqlite_file(APPLICATION_ID, FORMAT)],

@@ -4,6 +4,7 @@ import asyncio
 import inspect
 import json
 import math
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -343,6 +344,8 @@ _SELF.append(_SELF)
         (math.nan, "not finite"),
         (math.inf, "not finite"),
         ({"a": [None, {"b": (1, -math.inf)}]}, "not finite"),
+        ({1.5, math.nan}, "not finite"),
+        (OrderedDict(a=1.5, b=math.inf), "not finite"),
         ("half \ud83d a pair", "surrogates not allowed"),
         ({"\udc00": 1}, "surrogates not allowed"),
         (object(), "type object is unsupported"),
@@ -361,7 +364,11 @@ def test_what_json_would_falsify_is_refused_by_name(value: object, fault: str) -
 
 
 def test_null_is_no_fault_in_itself() -> None:
-    value = {"a": None, "null": "null", "b": [1.5, None, b"", datetime(2026, 1, 1, tzinfo=UTC)]}
+    value = {
+        "a": None,
+        "null": "null",
+        "b": [1.5, None, b"", datetime(2026, 1, 1, tzinfo=UTC), {2.5}],
+    }
 
     assert b"null" in encode(Row(RUN, 1, 0.0, 0.0, MessageSaid(message=value)))
 

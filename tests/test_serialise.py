@@ -59,6 +59,16 @@ class Row(msgspec.Struct, rename="camel"):
     cells: Any = None
 
 
+class Event(msgspec.Struct, tag="event", tag_field="kind"):
+    at: int
+    by: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class Cell(msgspec.Struct, array_like=True):
+    x: int
+    y: Any = 0
+
+
 class Colour(enum.Enum):
     RED = "red"
     ONE = 1
@@ -165,6 +175,9 @@ def test_h_ser_2_half_a_character_is_replaced_always_the_same_way() -> None:
         (RootModel[list[int]]([1, 2]), [1, 2]),
         (Pair(1, {2, 1}), {"left": 1, "right": [1, 2]}),
         (Row(1, [Point(x=1)]), {"rowId": 1, "cells": [{"x": 1, "y": None}]}),
+        (Event(at=1), {"kind": "event", "at": 1}),
+        (Event(at=1, by="me"), {"kind": "event", "at": 1, "by": "me"}),
+        (Cell(1, Cell(2)), [1, [2, 0]]),
         (Row(1, b"hi"), {"rowId": 1, "cells": "hi"}),
         (Point(x=1, y=Row(1)), {"x": 1, "y": {"rowId": 1, "cells": None}}),
         (Colour.RED, "red"),
@@ -246,7 +259,7 @@ def test_h_ser_1_the_failure_says_what_has_happened() -> None:
         (b"\xff", "bytes that are no UTF-8 text"),
         (Point(x=1, y=b"\xff"), "$.y holds bytes"),
         (Point(x=1, y=threading.Lock()), "$.y is of type _thread.lock"),
-        (Row(1, threading.Lock()), "is of type _thread.lock"),
+        (Row(1, [threading.Lock()]), "$.cells[0] is of type _thread.lock"),
         (1j, "is of type complex"),
         (len, "the function len"),
         (threading, "the module threading"),
@@ -294,6 +307,8 @@ def test_lists_that_share_lists_cannot_grow_without_end() -> None:
         bomb = [bomb, bomb]
 
     assert f"goes over {MAX_VALUES:,} values" in fault_of(bomb).message
+    assert f"goes over {MAX_VALUES:,} values" in fault_of(Row(1, bomb)).message
+    assert f"goes over {MAX_VALUES:,} values" in fault_of(Pair(1, bomb)).message
 
 
 class Endless(Sequence[int]):

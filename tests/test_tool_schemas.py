@@ -387,6 +387,7 @@ CONDITIONAL = {
         ({"kind": "box", "size": {"$from": "a"}}, {"size"}, None),
         ({"kind": "${a}", "list": "[1]"}, {"kind"}, {"kind": "${a}", "list": [1]}),
         ({"kind": "x", "list": "${a}"}, {"list"}, None),
+        ({"kind": "x", "list": '["${a}"]'}, {"list"}, {"kind": "x", "list": ["${a}"]}),
     ],
 )
 def test_what_depends_on_a_reference_is_left_open(

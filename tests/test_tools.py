@@ -20,6 +20,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, PlainSer
 
 from laneway.effects import Effect
 from laneway.engine.context import Stop, ToolContext
+from laneway.engine.plain import MAX_DEPTH
 from laneway.engine.tools import Bound, Checked, Tool, tool
 from laneway.errors import ToolError, UsageError
 from laneway.ids import CallId, RunId
@@ -338,8 +339,9 @@ def test_a_bound_class_method_is_a_tool() -> None:
         ({"literal": ["b"]}, "literal= names 'b', no parameter of it (it has: a)"),
         ({"bound": ["b"]}, "bound= names 'b', no parameter of it (it has: a)"),
         ({"bound": "a"}, "bound='a' is a text; give a tuple of names"),
-        ({"name": "a.b"}, "this is no name that providers take"),
-        ({"name": "x" * 65}, "this is no name that providers take"),
+        ({"name": "a b"}, "this is no name that any provider takes"),
+        ({"name": ".a"}, "this is no name that any provider takes"),
+        ({"name": "x" * 129}, "this is no name that any provider takes"),
     ],
 )
 def test_a_declaration_that_makes_no_sense_is_refused(
@@ -492,6 +494,8 @@ def test_a_strict_tool_coerces_and_unwraps_nothing_and_knows_no_other_fields() -
     assert "steps[0].more is unknown" in (
         refused(strict, {"steps": [{"title": "x", "more": 1}]}).message
     )
+    assert isinstance(strict.check_unresolved({"steps": "${a}", "n": "2"}, {"steps"}), Failure)
+    assert isinstance(strict.check_unresolved({"steps": "${a}", "n": 2}, {"steps"}), Checked)
     assert strict.spec.schema["$defs"]["Step"]["additionalProperties"] is False
 
 
@@ -535,6 +539,18 @@ def test_a_fault_in_what_a_validator_made_of_a_value_is_told_by_its_type() -> No
     assert "met something that is of type _thread.lock" in refused(make(odd), {"value": 1}).message
 
 
+def test_arguments_may_be_nested_as_deep_as_they_can_be_read() -> None:
+    def odd(value: Any, steps: list[Step]) -> None: ...
+
+    deep: Any = 1
+    for _ in range(MAX_DEPTH - 1):
+        deep = [deep]
+
+    checked = passed(make(odd), {"value": deep, "steps": '[{"title": "x"}]'})
+
+    assert checked.call_with({}) == {"value": deep, "steps": [Step(title="x")]}
+
+
 def test_arguments_that_are_no_json_are_refused_not_raised() -> None:
     assert "raise UnicodeEncodeError" in refused(edit_file, {"path": "\ud800", "old": ""}).message
 
@@ -553,8 +569,11 @@ def test_arguments_that_are_no_json_are_refused_not_raised() -> None:
 )
 def test_whatever_is_sent_is_passed_or_refused_and_passing_is_stable(sent: dict[str, Any]) -> None:
     checked = edit_file.check(sent)
+    known = edit_file.check_unresolved(sent, ())
 
     if isinstance(checked, Checked):
+        assert isinstance(known, Checked)
+        assert known.arguments == checked.arguments
         again = edit_file.check(checked.arguments)
         assert isinstance(again, Checked)
         assert again.arguments == checked.arguments
@@ -578,6 +597,15 @@ def test_what_can_be_known_is_checked_while_references_wait() -> None:
         "count": 5,
         "steps": {"$from": "plan"},
     }
+
+
+def test_a_reference_in_doubly_encoded_json_cannot_change_its_structure() -> None:
+    known = edit_file.check_unresolved(
+        {"path": "a", "old": "b", "steps": '[{"title": "${read.title}"}]'}, {"steps"}
+    )
+
+    assert isinstance(known, Checked)
+    assert known.arguments["steps"] == [{"title": "${read.title}"}]
 
 
 @pytest.mark.parametrize(
@@ -741,3 +769,12 @@ def test_the_version_changes_with_schema_declarations_and_the_hosts_own() -> Non
         version(one, claims=context_of),
     ]
     assert len(set(changed)) == len(changed)
+
+
+@pytest.mark.parametrize("provider", ["openai-chat", "anthropic-messages"])
+def test_a_name_with_a_dot_is_a_tool_but_not_for_providers_that_refuse_it(provider: str) -> None:
+    dotted = tool(lambda: None, name="spotify.play")
+
+    assert dotted.spec.name == "spotify.play"
+    with pytest.raises(ToolError, match=f"{provider} takes no such name"):
+        dotted.definition(provider)

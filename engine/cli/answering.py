@@ -8,14 +8,22 @@ import contextlib
 import getpass
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import NamedTuple
 
 from laneway.engine.cli.wording import brief
 from laneway.engine.run import Run
 from laneway.errors import UnknownApprovalError
 from laneway.journal.fold import CallView
 
-Answer = tuple[bool, str]
-"""Granted, and why not."""
+
+class Answer(NamedTuple):
+    """What somebody said."""
+
+    granted: bool
+    by: str
+    reason: str = ""
+
+
 Asking = Callable[[CallView], Awaitable[Answer]]
 
 NOBODY = "nobody is at a terminal to answer; run it at one, or with --yes"
@@ -53,21 +61,21 @@ async def _answer(run: Run, news: asyncio.Event, ask: Asking) -> None:
         await news.wait()
         news.clear()
         for approval in run.approvals:
-            granted, reason = await ask(run.view.calls[approval.call])
+            answer = await ask(run.view.calls[approval.call])
             # It may have expired, or its call been cancelled, while somebody thought about it.
             with contextlib.suppress(UnknownApprovalError):
-                if granted:
-                    await run.approve(approval.id, by=_user())
+                if answer.granted:
+                    await run.approve(approval.id, by=answer.by)
                 else:
-                    await run.deny(approval.id, by=_user(), reason=reason)
+                    await run.deny(approval.id, by=answer.by, reason=answer.reason)
 
 
 async def _yes(_: CallView) -> Answer:
-    return True, ""
+    return Answer(granted=True, by=_user())
 
 
 async def _nobody(_: CallView) -> Answer:
-    return False, NOBODY
+    return Answer(granted=False, by="", reason=NOBODY)
 
 
 async def _at_terminal(call: CallView) -> Answer:
@@ -87,7 +95,7 @@ async def _at_terminal(call: CallView) -> Answer:
         line = await typed
     finally:
         loop.remove_reader(sys.stdin)
-    return line.strip().lower() in {"y", "yes"}, "the user said no"
+    return Answer(granted=line.strip().lower() in {"y", "yes"}, by=_user())
 
 
 def _user() -> str:

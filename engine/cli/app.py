@@ -139,6 +139,7 @@ def run_(  # noqa: PLR0913, PLR0917 - typer makes an option of each parameter
     file = journals.journal_path(journal)
     name = run or f"{plan.stem}-{secrets.token_hex(3)}"
     settings = plans.PlanSettings(
+        plan=plans.read_plan(plan),
         tools=tools,
         folder=str(Path.cwd()),
         workspace=str(plans.existing_folder(workspace)),
@@ -147,11 +148,10 @@ def run_(  # noqa: PLR0913, PLR0917 - typer makes an option of each parameter
         yes=yes,
         mode=mode,
     )
-    given = plans.read_plan(plan)
-    asyncio.run(plans.check_plan(given, name, settings))
+    asyncio.run(plans.check_plan(settings, name))
     journals.refuse_known(file, name)
     store = observed(SqliteStore(file), terminal, settings.workspace)
-    asyncio.run(plans.run_plan(given, name, settings, store))
+    asyncio.run(plans.run_plan(settings, name, store))
     finish(terminal, shown_run(file, name))
 
 

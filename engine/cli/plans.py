@@ -8,7 +8,7 @@ import asyncio
 import importlib
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
@@ -23,7 +23,7 @@ from laneway.engine.run import fault_lines
 from laneway.engine.scheduler import Scheduler
 from laneway.engine.tools import Tool, load_tools
 from laneway.errors import PayloadError, PlanError, UsageError
-from laneway.facts import ApprovalAsked
+from laneway.facts import ApprovalAsked, Row
 from laneway.ids import RunId
 from laneway.journal.fold import RunView
 from laneway.journal.store import JournalStore
@@ -33,8 +33,10 @@ RESUME_WITH = "laneway.engine.cli.plans:carry_on"
 
 
 class PlanSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How a plan is run; kept with the run, so that `laneway resume` can do it alike."""
+    """What is run, and how; kept with the run, so that `laneway resume` can do it alike."""
 
+    plan: dict[str, Any]
+    """As it was read: a crash may come before it has been submitted."""
     tools: str
     """`module` or `module:attribute`."""
     folder: str
@@ -69,10 +71,11 @@ def read_plan(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise PayloadError(str(path), f"this JSON cannot be taken: {error}") from error
     if isinstance(plan, list):
-        return {"calls": cast("list[Any]", plan)}
-    if isinstance(plan, dict):
-        return cast("dict[str, Any]", plan)
-    raise PayloadError(str(path), 'a plan is an object with calls: {"calls": […]}')
+        calls: list[Any] = plan
+        return {"calls": calls}
+    if not isinstance(plan, dict):
+        raise PayloadError(str(path), 'a plan is an object with calls: {"calls": […]}')
+    return cast("dict[str, Any]", plan)
 
 
 def existing_folder(folder: Path) -> Path:
@@ -98,7 +101,7 @@ def lane_limit(text: str) -> tuple[str, int]:
     return name, int(count)
 
 
-async def check_plan(plan: Mapping[str, Any], name: str, settings: PlanSettings) -> None:
+async def check_plan(settings: PlanSettings, name: str) -> None:
     """Analyse a plan as the engine will, without a journal and without running anything.
 
     Raises:
@@ -109,20 +112,13 @@ async def check_plan(plan: Mapping[str, Any], name: str, settings: PlanSettings)
         engine.services.policy.mode(settings.mode)
         log = RunLog(RunView(RunId(name)), lambda _: None)
         scheduler = Scheduler(engine.services, log, mode=settings.mode, bound={})
-        admission = await admit(parse(plan), 1, scheduler)
+        admission = await admit(parse(settings.plan), 1, scheduler)
         if admission.faults:
             raise PlanError(fault_lines(admission))
 
 
-async def run_plan(
-    plan: Mapping[str, Any], name: str, settings: PlanSettings, journal: JournalStore
-) -> None:
-    """Run a plan that has been checked, to its end."""
-    await _drive(plan, name, settings, journal)
-
-
 async def carry_on(journal: JournalStore, run: str, settings: Any) -> None:
-    """Finish the open turn of an interrupted plan; `laneway resume` calls this.
+    """Go on with an interrupted plan; `laneway resume` calls this.
 
     Raises:
         UsageError: the run's settings were not written by `laneway run`.
@@ -132,12 +128,11 @@ async def carry_on(journal: JournalStore, run: str, settings: Any) -> None:
         kept = msgspec.convert(settings, PlanSettings)
     except msgspec.ValidationError as error:
         raise UsageError(f"run {run!r} was not made by `laneway run`: {error}") from error
-    await _drive(None, run, kept, journal)
+    await run_plan(kept, run, journal)
 
 
-async def _drive(
-    plan: Mapping[str, Any] | None, name: str, settings: PlanSettings, journal: JournalStore
-) -> None:
+async def run_plan(settings: PlanSettings, name: str, journal: JournalStore) -> None:
+    """Run a plan that has been checked to its end, from wherever the journal ends."""
     news = asyncio.Event()
     observed = ObservedStore(
         journal,
@@ -154,10 +149,10 @@ async def _drive(
         ) as run,
         answered(run, news, whom_to_ask(yes=settings.yes)),
     ):
-        if plan is not None:
-            await run.submit(plan, strict=True)
-        else:
+        if run.turns:
             await run.finish()
+        else:
+            await run.submit(settings.plan, strict=True)
 
 
 def make_engine(settings: PlanSettings, journal: JournalStore | None) -> Engine:
@@ -187,7 +182,7 @@ def named_tools(name: str, folder: str) -> list[Tool]:
     return list(load_tools(name))
 
 
-def _note_questions(batch: Any, news: asyncio.Event) -> None:
+def _note_questions(batch: Sequence[Row], news: asyncio.Event) -> None:
     if any(isinstance(row.fact, ApprovalAsked) for row in batch):
         news.set()
 

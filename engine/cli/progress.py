@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from laneway.calls import Reason
 from laneway.claims import Claim
 from laneway.engine.cli.tree import shortened
-from laneway.engine.cli.wording import MARKS, call_text, outcome_text, seconds_text
+from laneway.engine.cli.wording import MARKS, brief, call_text, outcome_text, said_in, seconds_text
 from laneway.facts import (
     ApprovalAnswered,
     ApprovalAsked,
@@ -78,9 +78,10 @@ class Progress:
             case CallQueued():
                 pass
             case CallStarted(call=call, attempt=attempt):
-                again = f", attempt {attempt}" if attempt > 1 else ""
-                held = self._lanes(view.calls[call])
-                yield self._line("▶", view.calls[call], f"holds {held}{again}")
+                again = f"attempt {attempt}, " if attempt > 1 else ""
+                yield self._line(
+                    "▶", view.calls[call], f"{again}holds {self._lanes(view.calls[call])}"
+                )
             case AttemptEnded(call=call, cause=cause):
                 yield self._line("↻", view.calls[call], f"will run again: {cause}")
             case CallEnded(call=call):
@@ -99,10 +100,9 @@ class Progress:
 
     def _asked(self, view: RunView, fact: TurnSubmitted) -> Iterator[str]:
         count = len(fact.calls)
-        if not count:
-            yield f"turn {fact.turn}: the model asks for nothing more"
-            return
-        yield f"turn {fact.turn}: the model asks for {count} call{'s' if count > 1 else ''}"
+        calls = f"{count or 'no'} call{'' if count == 1 else 's'}"
+        said = brief(said_in(fact.message), 160)
+        yield f"turn {fact.turn}, {calls}{f': {said}' if said else ''}"
         for edge in fact.edges:
             about = f" over {shortened(edge.detail, self._folder)}" if edge.detail else ""
             why = (

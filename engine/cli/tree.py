@@ -71,5 +71,5 @@ def _ending(run: ShownRun) -> str:
 
 def _turn_text(turn: ShownTurn) -> str:
     count = len(turn.calls)
-    told = "the model's last word" if not count else f"{count} call{'s' if count > 1 else ''}"
-    return f"turn {turn.turn}  {told}{'' if turn.closed else '  OPEN'}"
+    calls = f"{count or 'no'} call{'' if count == 1 else 's'}"
+    return f"turn {turn.turn}  {calls}{'' if turn.closed else '  OPEN'}"

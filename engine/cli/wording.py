@@ -58,3 +58,14 @@ def seconds_text(seconds: float | None) -> str:
     if seconds < 1:
         return f"{seconds * 1000:.3g} ms"
     return f"{seconds:.2f} s"
+
+
+def said_in(message: Any) -> str:
+    """The text that a model put beside its calls, whatever the provider's form."""
+    match message:
+        case {"content": str(text)}:
+            return text
+        case {"content": [*blocks]}:
+            return " ".join(block["text"] for block in blocks if block.get("type") == "text")
+        case _:
+            return ""
