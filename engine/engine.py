@@ -1,6 +1,7 @@
 """The engine: tools, lanes, a policy and a journal, ready to run what models ask for."""
 
 import asyncio
+import importlib
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -286,4 +287,4 @@ def read_policy(policy: str | Path | None) -> Policy:
 
 def import_networkx() -> None:
     """Import it beside the loop: half a second that no turn should wait for."""
-    import networkx as nx  # noqa: F401, PLC0415 - warms the import for whoever draws a graph
+    importlib.import_module("networkx")

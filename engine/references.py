@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from laneway.calls import Referring
+from laneway.engine.kinds import is_list, is_object
 from laneway.outcomes import Code, Failure
 
 Path = tuple[str | int, ...]
@@ -156,13 +157,13 @@ def _mentions(value: Any, names: Collection[str]) -> Iterator[tuple[str, str, bo
             for mention in OPENING.finditer(value):
                 if not mention[1]:
                     yield *split(mention[2].strip(), names), False
-    elif isinstance(value, dict):
+    elif is_object(value):
         if is_whole(value):
             yield str(value[WHOLE]), _written(value.get("path", "")), True
             return
         for inner in value.values():
             yield from _mentions(inner, names)
-    elif isinstance(value, list):
+    elif is_list(value):
         for inner in value:
             yield from _mentions(inner, names)
 
@@ -194,11 +195,11 @@ class _Filling:
     def fill(self, value: Any) -> Any:
         if isinstance(value, str):
             return OPENING.sub(self._text, value) if "${" in value else value
-        if isinstance(value, dict):
+        if is_object(value):
             if is_whole(value):
                 return self._value(str(value[WHOLE]), _written(value.get("path", "")))
             return {key: self.fill(inner) for key, inner in value.items()}
-        if isinstance(value, list):
+        if is_list(value):
             return [self.fill(inner) for inner in value]
         return value
 
@@ -215,26 +216,32 @@ class _Filling:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
     def _value(self, source: str, path: str) -> Any:
-        value = self._value_of(source)
+        value: Any = self._value_of(source)
         walked = ""
         for step in steps(path) or ():
-            if self._first and isinstance(step, str) and isinstance(value, list) and value:
+            if self._first and isinstance(step, str) and _has(value, 0):
                 value = value[0]
                 walked += "[0]"
-            try:
-                value = value[step]
-            except (KeyError, IndexError, TypeError):
-                raise _NoSuchFieldError(_missing(source, path, walked, step, value)) from None
+            if not _has(value, step):
+                raise _NoSuchFieldError(_missing(source, path, walked, step, value))
+            value = value[step]
             walked += f"[{step}]" if isinstance(step, int) else f".{step}"
         return value
 
 
+def _has(value: Any, step: str | int) -> bool:
+    """Whether a step leads on; an index into a text does not."""
+    if isinstance(step, str):
+        return is_object(value) and step in value
+    return is_list(value) and step < len(value)
+
+
 def _missing(source: str, path: str, walked: str, step: str | int, value: object) -> str:
     place = f"the result of {source}" + (f" at {walked}" if walked else "")
-    if isinstance(value, dict):
+    if is_object(value):
         has = ", ".join(sorted(map(str, value))[:10]) or "no fields"
         found = f"is an object with {has}"
-    elif isinstance(value, list):
+    elif is_list(value):
         found = f"is a list of {len(value)}"
     else:
         found = f"is {'text' if isinstance(value, str) else type(value).__name__}"

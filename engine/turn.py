@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from laneway.engine.graph import digraph
+from laneway.engine.kinds import is_object
 from laneway.engine.providers import format_named
 from laneway.engine.providers.reply import Answer
 from laneway.errors import TurnNotReadyError, UnknownCallError
@@ -134,7 +135,5 @@ def conversation(view: RunView) -> list[dict[str, Any]]:
             shown.append(format_named(provider).say(part.message))
         else:
             message = part.message
-            shown.append(
-                message if isinstance(message, dict) else {"role": "user", "content": message}
-            )
+            shown.append(message if is_object(message) else {"role": "user", "content": message})
     return format_named(provider).join(shown) if provider else shown

@@ -129,10 +129,12 @@ class RunView:
     settings: Any = None
     token: int = 0
     """The highest fencing token given to a permit."""
-    turns: list[TurnView] = field(default_factory=list)
-    calls: dict[CallId, CallView] = field(default_factory=dict)
-    approvals: dict[ApprovalId, ApprovalView] = field(default_factory=dict)
-    conversation: list[TurnView | MessageSaid] = field(default_factory=list)
+    turns: list[TurnView] = field(default_factory=list[TurnView])
+    calls: dict[CallId, CallView] = field(default_factory=dict[CallId, CallView])
+    approvals: dict[ApprovalId, ApprovalView] = field(
+        default_factory=dict[ApprovalId, ApprovalView]
+    )
+    conversation: list[TurnView | MessageSaid] = field(default_factory=list[TurnView | MessageSaid])
     """Turns and the host's own messages, in the order in which they were put down."""
 
     def apply(self, row: Row) -> None:  # noqa: C901, PLR0912, PLR0915 - one arm per fact, complete

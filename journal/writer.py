@@ -7,7 +7,7 @@ committed as soon as the event loop has run what was already runnable.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -108,7 +108,7 @@ class Journal:
             await self.store.leave(log.view.run)
 
     @contextmanager
-    def _outside(self) -> Iterator[None]:
+    def _outside(self) -> Generator[None]:
         self._clock.hold()
         try:
             yield

@@ -372,7 +372,9 @@ def test_h_dep_2_ids_that_are_prefixes_of_others_are_told_apart() -> None:
         stage.tool("val", Do(wait_for_two), Return("v{n}")),
         stage.tool("join", Sleep(0.1), Return("{text}")),
     ]
-    calls = [{"id": f"c{n}", "tool": "val", "arguments": {"n": n}} for n in range(1, 12)]
+    calls: list[dict[str, Any]] = [
+        {"id": f"c{n}", "tool": "val", "arguments": {"n": n}} for n in range(1, 12)
+    ]
     calls.append({"id": "j", "tool": "join", "arguments": {"text": "${c1}+${c11}=${c10}"}})
 
     turn = play(stage, tools, plan(*calls))
@@ -457,7 +459,8 @@ def test_h_res_3_reads_see_the_writes_that_were_asked_for_before_them(tmp_path: 
         (tmp_path / arguments["path"]).write_text(arguments["text"])
 
     def read(arguments: Any) -> str:
-        return (tmp_path / arguments["path"]).read_text()
+        path: str = arguments["path"]
+        return (tmp_path / path).read_text()
 
     stage = Stage()
     tools = [

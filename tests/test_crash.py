@@ -1,6 +1,7 @@
 """Killed before and after every commit: nothing is lost, changed or wrongly done twice."""
 
 import asyncio
+import importlib
 import os
 import signal
 import sqlite3
@@ -9,7 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import networkx as nx  # noqa: F401 - a child is forked from a parent in which no import is under way
 import pytest
 
 from laneway import Effect, Engine, State, Turn
@@ -18,6 +18,9 @@ from laneway.journal.fold import fold
 from laneway.journal.sqlite import SqliteStore
 from laneway.testing.dying import DyingStore
 from laneway.testing.scripted import Do, Log, Return, Stage
+
+# A child is forked from a parent in which this import is not under way in a thread.
+importlib.import_module("networkx")
 
 COMMITS = 12
 """More than the turn takes; a test says so."""

@@ -385,7 +385,7 @@ def test_null_is_no_fault_in_itself() -> None:
         b'{"fact":"turn_closed","turn":"one"}',
         b'{"fact":"turn_closed","turn":1',
         b'{"fact":"message_said","message":"\xff"}',
-        b'{"fact":"message_said","message":' + b"[" * 5_000 + b"]" * 5_000 + b"}",
+        b'{"fact":"message_said","message":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
         None,
     ],
 )

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from laneway.engine.kinds import is_list, is_object
 from laneway.engine.providers import read_labelled_plan
-from laneway.engine.providers.payload import is_list, is_object
 from laneway.errors import PlanError
 from laneway.outcomes import Code
 

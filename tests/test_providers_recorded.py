@@ -10,8 +10,8 @@ import pytest
 from anthropic.types import Message as AnthropicMessage
 from openai.types.chat import ChatCompletion
 
+from laneway.engine.kinds import is_list
 from laneway.engine.providers import Answer, Asked, Reply, format_named, parse
-from laneway.engine.providers.payload import is_list
 from laneway.errors import PayloadError, ProviderRefusedError
 from laneway.outcomes import Code, Failure, Outcome, Success
 

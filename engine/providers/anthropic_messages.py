@@ -14,6 +14,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from laneway.engine.kinds import is_list, is_object
 from laneway.engine.providers.faults import refused, truncated
 from laneway.engine.providers.payload import (
     arguments_of,
@@ -21,8 +22,6 @@ from laneway.engine.providers.payload import (
     copied,
     copied_slowly,
     described,
-    is_list,
-    is_object,
     is_roomy,
     opened,
     read_decoded,

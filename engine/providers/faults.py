@@ -1,7 +1,8 @@
 """What a reader of replies itself answers: failures for the model, an error for the host."""
 
+from laneway.engine.kinds import is_object
 from laneway.engine.plain import whole_text
-from laneway.engine.providers.payload import described, is_object
+from laneway.engine.providers.payload import described
 from laneway.errors import ProviderRefusedError
 from laneway.outcomes import Code, Failure
 

@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 
 from laneway.calls import Referring
-from laneway.engine.providers.payload import arguments_of, is_list, is_object, opened
+from laneway.engine.kinds import is_list, is_object
+from laneway.engine.providers.payload import arguments_of, opened
 from laneway.engine.providers.plan import PlanForm
 from laneway.engine.providers.reply import Reply
 from laneway.errors import PlanError

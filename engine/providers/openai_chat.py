@@ -13,6 +13,7 @@ and empty `tool_calls` and `function_call`, which requests may not hold.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from laneway.engine.kinds import is_list, is_object
 from laneway.engine.providers.faults import refused, unknown_kind
 from laneway.engine.providers.functions import read_custom, read_function
 from laneway.engine.providers.payload import (
@@ -21,8 +22,6 @@ from laneway.engine.providers.payload import (
     copied,
     copied_slowly,
     described,
-    is_list,
-    is_object,
     opened,
 )
 from laneway.engine.providers.repair import UNNAMED, misnamed, paired, settled_ids

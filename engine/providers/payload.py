@@ -13,6 +13,7 @@ from typing import Any, TypeGuard
 import msgspec
 
 from laneway.engine.arguments import read_arguments
+from laneway.engine.kinds import is_list, is_object
 from laneway.engine.plain import MAX_DEPTH, NotPlainError, plain, whole_text
 from laneway.engine.providers.reply import Message
 from laneway.errors import PayloadError
@@ -20,16 +21,6 @@ from laneway.outcomes import Failure
 
 ENCODE = msgspec.json.Encoder().encode
 DECODE = msgspec.json.Decoder().decode
-
-
-def is_object(value: object, /) -> TypeGuard[dict[str, Any]]:
-    """Whether a plain or opened value is an object."""
-    return type(value) is dict
-
-
-def is_list(value: object, /) -> TypeGuard[list[Any]]:
-    """Whether a plain or opened value is a list."""
-    return type(value) is list
 
 
 def opened(value: object, /) -> object:

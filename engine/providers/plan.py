@@ -12,13 +12,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from laneway.calls import Referring
+from laneway.engine.kinds import is_list, is_object
 from laneway.engine.plain import NotPlainError, plain
 from laneway.engine.providers.payload import (
     arguments_of,
     copied,
     described,
-    is_list,
-    is_object,
     opened,
     read_decoded,
     text_of_arguments,

@@ -1,7 +1,8 @@
 """What the host says in a conversation, as a message of a provider's form."""
 
+from laneway.engine.kinds import is_object
 from laneway.engine.plain import whole_text
-from laneway.engine.providers.payload import copied, copied_slowly, described, is_object, opened
+from laneway.engine.providers.payload import copied, copied_slowly, described, opened
 from laneway.engine.providers.reply import Message
 from laneway.errors import PayloadError
 

@@ -88,12 +88,12 @@ class Stage:
 
     log_path: Path | None = None
     """A file for the effect log, written at once and with O_APPEND; None keeps it in memory."""
-    entered: Counter[str] = field(default_factory=Counter)
-    executions: list[Execution] = field(default_factory=list)
+    entered: Counter[str] = field(default_factory=Counter[str])
+    executions: list[Execution] = field(default_factory=list[Execution])
     clock: VirtualClock | None = None
     makespan: float = 0.0
     """For whoever plays on the stage to note: seconds from submission to the last outcome."""
-    _log: list[str] = field(default_factory=list)
+    _log: list[str] = field(default_factory=list[str])
 
     @property
     def log(self) -> list[str]:

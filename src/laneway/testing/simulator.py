@@ -61,6 +61,7 @@ def simulate(jobs: Sequence[Job], *, lanes: Mapping[str, int] | None = None) -> 
 
 async def _simulate(jobs: Sequence[Job], lanes: Mapping[str, int]) -> Schedule:
     clock: VirtualClock | None = None
+    began = 0.0
     spans: dict[str, Span] = {}
 
     def make_clock() -> VirtualClock:
