@@ -45,7 +45,7 @@ class Referring(StrEnum):
         return self is not Referring.KNOWN
 
 
-class Edge(msgspec.Struct, frozen=True, array_like=True):
+class Edge(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """`target` does not start before `source` has ended."""
 
     source: CallId
@@ -55,7 +55,7 @@ class Edge(msgspec.Struct, frozen=True, array_like=True):
     """The resource of a conflict, the path of a reference."""
 
 
-class CallRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class CallRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A call as the model asked for it and as the scheduler understood it, before it moved."""
 
     id: CallId

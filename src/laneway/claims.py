@@ -12,7 +12,7 @@ class Access(StrEnum):
     EXCLUSIVE = "exclusive"
 
 
-class Claim(msgspec.Struct, frozen=True, array_like=True, order=True):
+class Claim(msgspec.Struct, frozen=True, array_like=True, order=True, gc=False):
     """One resource, canonical, and the access a call wants to it.
 
     A resource is `scheme:path`, its path split by `/` into levels: a claim on `file:/w` covers

@@ -16,8 +16,13 @@ from laneway.outcomes import Outcome
 from laneway.states import State
 
 
-class Recorded(msgspec.Struct, frozen=True, kw_only=True, tag_field="fact", omit_defaults=True):
-    """What all facts share: the tag that names their class on disk."""
+class Recorded(
+    msgspec.Struct, frozen=True, kw_only=True, tag_field="fact", omit_defaults=True, gc=False
+):
+    """What all facts share: the tag that names their class on disk.
+
+    Their values are JSON and hold no cycles, so the garbage collector need not look at them.
+    """
 
 
 class Driver(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -174,7 +179,7 @@ Fact = (
 )
 
 
-class Row(msgspec.Struct, frozen=True):
+class Row(msgspec.Struct, frozen=True, gc=False):
     """A fact in its place."""
 
     run: RunId

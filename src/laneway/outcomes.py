@@ -54,7 +54,9 @@ class Happened(StrEnum):
     ALL = "all"
 
 
-class Success(msgspec.Struct, frozen=True, kw_only=True, tag="success", tag_field="outcome"):
+class Success(
+    msgspec.Struct, frozen=True, kw_only=True, tag="success", tag_field="outcome", gc=False
+):
     """The body returned, and its value could be stored."""
 
     value: Any
@@ -68,6 +70,7 @@ class Failure(
     tag="failure",
     tag_field="outcome",
     omit_defaults=True,
+    gc=False,
 ):
     """The call did not succeed; says all that the model needs to go on."""
 
