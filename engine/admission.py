@@ -58,7 +58,7 @@ async def admit(reply: Reply, number: int, scheduler: "Scheduler", *, key: str =
     """
     turn = LiveTurn(number, scheduler, referring=reply.referring)
     admission = Admission(turn)
-    names = _names(reply.calls, scheduler.earlier)
+    names = turn.names = {*(asked.id for asked in reply.calls), *scheduler.earlier}
     nodes: list[Node] = []
     for at, asked in enumerate(reply.calls):
         if at and not at % SLICE:
@@ -84,12 +84,6 @@ async def admit(reply: Reply, number: int, scheduler: "Scheduler", *, key: str =
         referring=reply.referring,
     )
     return admission
-
-
-def _names(calls: Sequence[Asked], earlier: Mapping[str, CallView]) -> set[str]:
-    names = {asked.id for asked in calls}
-    names.update(earlier)
-    return names
 
 
 def _take_in(admission: Admission, at: int, asked: Asked, names: set[str]) -> Node:
@@ -259,17 +253,18 @@ def complete(call: LiveCall) -> Failure | None:
     """Resolve a ready call's references and compute again what depends on them.
 
     Returns:
-        Why it can't run: a field that is not there, arguments that the schema refuses, or claims
-        that go beyond what was foreseen when the order of the turn was made.
+        Why it can't run: a field that is not there, arguments that the schema refuses, claims that
+        go beyond what was foreseen when the order of the turn was made, or a tool that is gone
+        since an earlier driver took the call in.
     """
     tool = call.tool
-    assert tool is not None
     scheduler = call.scheduler
     turn = call.turn
-    names = {*turn.by_name, *scheduler.earlier}
+    if tool is None:
+        return scheduler.services.tools.unknown(call.record.tool)
     resolved = resolve(
         call.record.arguments,
-        names,
+        turn.names,
         lambda name: value_of(name, turn, scheduler.earlier),
         turn.referring,
         literal=tool.spec.literal,

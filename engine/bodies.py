@@ -11,8 +11,9 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from laneway.engine.execution import enter
-from laneway.engine.failures import Told, cancelled, is_transient, raised
+from laneway.engine.failures import Told, cancelled, exception_text, is_transient, raised
 from laneway.engine.live import LiveCall
+from laneway.engine.plain import whole_text
 from laneway.engine.serialise import normalise
 from laneway.engine.step import Step
 from laneway.engine.threads import Raised, Returned
@@ -39,6 +40,8 @@ class Bodies:
         """Given-up calls whose body has not stopped, with the time of giving up."""
         self.when_unstuck: Callable[[Scheduler], Coroutine[Any, Any, None]] | None = None
         """Awaited when the last stuck body has stopped, once the run has been left."""
+        self.abandoned = False
+        """The engine is gone: what a body still comes to is nobody's business."""
         self._loop = asyncio.get_running_loop()
 
     def launch(self, call: LiveCall) -> None:
@@ -83,6 +86,8 @@ class Bodies:
             call.task.cancel()
             call.due = self.services.clock.monotonic() + self.services.limits.grace_seconds
             self.services.deadlines.watch(call)
+        elif call.task is not None and call.task.cancelling():
+            self._over(call, None)  # Cancelled from outside before it began, it never says so.
         # Else its start is on its way to the disk, and it will find that it has been told.
 
     def give_up(self, call: LiveCall) -> None:
@@ -111,6 +116,7 @@ class Bodies:
 
     def abandon(self) -> None:
         """Cancel whatever is left, without waiting: the loop's teardown does."""
+        self.abandoned = True
         for task in self.tasks:
             task.cancel()
 
@@ -118,12 +124,14 @@ class Bodies:
 
     def _over(self, call: LiveCall, result: Returned | Raised | None) -> None:
         """The body has really stopped."""
+        if self.abandoned:
+            return
         self.services.deadlines.forget(call)
         step = Step(self.scheduler)
-        if self.scheduler.log.broken is not None:
-            step.give_back(call)
-        elif call.outcome is not None:
+        if call.outcome is not None:
             self._late(step, call, result)
+        elif self.scheduler.log.broken is not None:
+            step.give_back(call)
         elif call.told is not None:
             step.end_told(call, call.told)
             if isinstance(result, Returned):
@@ -183,12 +191,13 @@ class Bodies:
             AttemptEnded(
                 call=call.id,
                 attempt=call.attempt,
-                cause=f"{type(error).__name__}: {error}",
+                cause=exception_text(error),
                 delay_seconds=decision.seconds,
             )
         )
         step.give_back(call)
         call.entered = False
+        call.task = None
         call.due = self.services.clock.monotonic() + decision.seconds
         self.services.deadlines.watch(call)
         return True
@@ -207,7 +216,7 @@ def late_text(result: Returned | Raised | None) -> str:
     """What a body gave back after its call had ended, as text for the journal."""
     if isinstance(result, Returned):
         value = result.value
-        return value if isinstance(value, str) else f"returned {type(value).__name__}"
+        return whole_text(value) if type(value) is str else f"returned {type(value).__name__}"
     if isinstance(result, Raised):
-        return f"raised {type(result.error).__name__}: {result.error}"
+        return f"raised {exception_text(result.error)}"
     return ""

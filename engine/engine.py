@@ -4,6 +4,7 @@ import asyncio
 import importlib
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -13,6 +14,7 @@ import msgspec
 from laneway.engine.clock import Clock, LoopClock
 from laneway.engine.deadlines import Deadlines
 from laneway.engine.live import LiveCall
+from laneway.engine.plain import whole_text
 from laneway.engine.run import Run, uncancelled
 from laneway.engine.scheduler import Scheduler
 from laneway.engine.services import THREAD_LANE, Limits, Services
@@ -85,8 +87,11 @@ class Engine:
         Raises:
             ToolError: two tools share a name, or one cannot be registered.
             PolicyError: the policy cannot be read.
-            UsageError: a lane's number makes no sense.
+            UsageError: an option, or a lane's number, makes no sense.
+            BadResourceError: a lane has no name that a resource can have.
         """
+        chosen("durability", durability, ("full", "relaxed"))
+        chosen("approval_order", approval_order, ("keep", "overtake"))
         self.tools = Toolset(tools)
         self.bound = dict(bound or {})
         self._policy = policy if isinstance(policy, Policy) else read_policy(policy)
@@ -149,17 +154,20 @@ class Engine:
 
     async def _close(self) -> None:
         services = self.services
-        for scheduler in list(self._schedulers):
-            await scheduler.leave()
-            scheduler.bodies.abandon()
+        # All of it is done, whatever some of it raises.
+        async with AsyncExitStack() as closing:
+            closing.callback(self._forget, services)
+            closing.push_async_callback(services.journal.close)
+            for scheduler in self._schedulers:
+                closing.callback(scheduler.bodies.abandon)
+                closing.push_async_callback(scheduler.leave)
+
+    def _forget(self, services: Services) -> None:
         self._schedulers.clear()
-        try:
-            await services.journal.close()
-        finally:
-            services.deadlines.close()
-            services.threads.close()
-            self._services = None
-            self._entered = False
+        services.deadlines.close()
+        services.threads.close()
+        self._services = None
+        self._entered = False
 
     @property
     def services(self) -> Services:
@@ -193,8 +201,8 @@ class Engine:
             resume_with: importable name of a function that carries the run on after a crash.
             settings: JSON that this function wants to know.
         """
-        if not name:
-            raise UsageError("a run needs a name")
+        if not name or whole_text(name) != name:
+            raise UsageError(f"a run needs a name that can be written down, not {name!r}")
         return Run(
             self,
             name,
@@ -236,17 +244,25 @@ class Engine:
             ),
         )
 
+    def drives(self, scheduler: Scheduler) -> bool:
+        """Whether a run that has been entered has not been left, and neither has the engine."""
+        return scheduler in self._schedulers
+
     def joined(self, scheduler: Scheduler) -> None:
         """A run has been entered."""
         self._schedulers.add(scheduler)
 
     async def leave(self, scheduler: Scheduler) -> None:
         """A run is being left: it goes at once, or when its last stuck body has stopped."""
-        await scheduler.leave()
-        if scheduler.bodies.stuck:
-            scheduler.bodies.when_unstuck = self._let_go
-        else:
-            await self._let_go(scheduler)
+        if not self.drives(scheduler):
+            return  # The engine was left first, and took its runs along.
+        try:
+            await scheduler.leave()
+        finally:
+            if scheduler.bodies.stuck:
+                scheduler.bodies.when_unstuck = self._let_go
+            else:
+                await self._let_go(scheduler)
 
     async def _let_go(self, scheduler: Scheduler) -> None:
         if scheduler in self._schedulers:
@@ -283,6 +299,16 @@ def read_policy(policy: str | Path | None) -> Policy:
         PolicyError: the file cannot be read.
     """
     return Policy() if policy is None else Policy.from_toml(Path(policy))
+
+
+def chosen(option: str, given: object, known: Iterable[str]) -> None:
+    """See that an option is one that there is.
+
+    Raises:
+        UsageError: it is not, and would have been taken for the default in silence.
+    """
+    if given not in known:
+        raise UsageError(f"{option}={given!r} is not known (known: {', '.join(known)})")
 
 
 def import_networkx() -> None:

@@ -1,6 +1,7 @@
 """The body of a call: entered, awaited, and whatever came out of it taken as a value."""
 
 import asyncio
+import copy
 import inspect
 from collections.abc import Callable
 from functools import partial
@@ -50,6 +51,6 @@ def context_of(call: "LiveCall") -> ToolContext:
         call=call.id,
         attempt=call.attempt,
         tool=call.record.tool,
-        arguments=call.arguments,
+        arguments=copy.deepcopy(call.arguments),
         stop=call.stop,
     )

@@ -7,9 +7,11 @@ import msgspec
 
 from laneway.claims import Claim
 from laneway.effects import Effect
+from laneway.engine.plain import whole_text
 from laneway.ids import CallId
 from laneway.journal.fold import CallView
 from laneway.outcomes import Code, Failure, Happened
+from laneway.policies.questions import Verdict, denied
 from laneway.states import State
 
 TRANSIENT = (ConnectionError, TimeoutError, InterruptedError)
@@ -17,6 +19,11 @@ TRANSIENT = (ConnectionError, TimeoutError, InterruptedError)
 NEVER_SENT = {errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EADDRNOTAVAIL}
 
 POSSIBLE_EFFECT = "It may have had its effect, or part of it."
+
+LONGEST = 4000
+"""Characters of an exception's own text that a model is told."""
+SHOWN = 8
+"""Claims, or faults of references, that one message lists."""
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,7 +96,7 @@ def raised(
     error: BaseException, *, tool: str, effect: Effect, idempotent: bool
 ) -> tuple[State, Failure]:
     """What an exception out of a tool's body amounts to."""
-    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    text = exception_text(error)
     harmless = effect.changes_nothing
     transient = is_transient(error)
     lost = transient and not was_never_sent(error)
@@ -116,7 +123,21 @@ def is_transient(error: BaseException) -> bool:
 
 def was_never_sent(error: BaseException) -> bool:
     """Whether the other side cannot have seen the request."""
-    return isinstance(error, OSError) and error.errno in NEVER_SENT
+    return (
+        isinstance(error, OSError) and isinstance(error.errno, int) and error.errno in NEVER_SENT
+    )
+
+
+def exception_text(error: BaseException) -> str:
+    """Name the class of an exception and what it says, as far as its own code lets it be read."""
+    kind = type(error).__name__
+    try:
+        said = str(error)
+    except Exception as fault:  # noqa: BLE001 - the tool's own code runs here, and may raise anything
+        said = f"(what it says cannot be read: that raised {type(fault).__name__})"
+    if len(said) > LONGEST:
+        said = f"{said[:LONGEST]}… ({len(said) - LONGEST} more characters)"
+    return whole_text(f"{kind}: {said}" if said else kind)
 
 
 def lost(tool: str, why: str) -> Failure:
@@ -164,6 +185,29 @@ APPROVAL_EXPIRED = Failure(
 )
 
 
+WITHDRAWN = cancelled("the turn was closed before a human answered")
+
+
+def asks_now(verdict: Verdict) -> Failure:
+    """The policy let the call pass once, and wants a human to be asked by now."""
+    return msgspec.structs.replace(
+        denied(verdict),
+        hint="Ask for it again if it is still wanted: then a human is asked.",
+    )
+
+
+def after_attempts(attempts: int, effect: Effect, failure: Failure) -> Failure:
+    """The failure of a call that may not go on; earlier attempts may have had their effect."""
+    if not attempts or effect.changes_nothing:
+        return failure
+    return msgspec.structs.replace(
+        failure,
+        message=f"{failure.message} It had been started before. {POSSIBLE_EFFECT}",
+        retry=False,
+        happened=Happened.UNKNOWN,
+    )
+
+
 def found_failed(what: str) -> Failure:
     """Somebody found out that a call whose end nobody saw did not happen."""
     return Failure(
@@ -177,7 +221,7 @@ def unread_references(faults: Sequence[str]) -> Failure:
     """References that lead nowhere."""
     return Failure(
         code=Code.BAD_REFERENCE,
-        message="; ".join(faults) + ".",
+        message=_listed("; ", faults) + ".",
         hint="Refer to a call of this turn by its id, or write $${ for a literal ${.",
     )
 
@@ -196,8 +240,13 @@ def outgrown(wider: Sequence[Claim], foreseen: Sequence[Claim]) -> Failure:
     return Failure(
         code=Code.BAD_REFERENCE,
         message=(
-            f"With its references resolved the call claims {', '.join(map(str, wider))}, which "
-            f"goes beyond {', '.join(map(str, foreseen))}, for which its place was chosen."
+            f"With its references resolved the call claims {_listed(', ', wider)}, which goes "
+            f"beyond {_listed(', ', foreseen)}, for which its place was chosen."
         ),
         hint="Ask for it in a turn of its own, with the values written out.",
     )
+
+
+def _listed(between: str, things: Sequence[object]) -> str:
+    more = [f"and {len(things) - SHOWN} more"] if len(things) > SHOWN else []
+    return between.join([*map(str, things[:SHOWN]), *more])

@@ -51,13 +51,18 @@ class CallGraph(msgspec.Struct, kw_only=True):
 
 
 def digraph(ids: Iterable[CallId], edges: Iterable[Edge]) -> "nx.DiGraph[CallId]":
-    """The graph for analysis: nodes are call ids, edges carry `reason` and `detail`."""
+    """The graph for analysis: nodes are call ids, edges carry `reason` and `detail`.
+
+    Where several edges lead from one call to another, the first is drawn: what must succeed is
+    named before what only must have ended.
+    """
     import networkx as nx  # noqa: PLC0415 - half a second that not every program needs
 
     graph: nx.DiGraph[CallId] = nx.DiGraph()
     graph.add_nodes_from(ids)
     graph.add_edges_from(
-        (edge.source, edge.target, {"reason": edge.reason, "detail": edge.detail}) for edge in edges
+        (edge.source, edge.target, {"reason": edge.reason, "detail": edge.detail})
+        for edge in reversed(tuple(edges))
     )
     return graph
 
@@ -165,7 +170,7 @@ def _name_cycles(nodes: Sequence[Node], graph: CallGraph) -> None:
         members = sorted(place[member] for member in component)
         if len(members) == 1 and not drawn.has_edge(graph.ids[members[0]], graph.ids[members[0]]):
             continue
-        names = ", ".join(nodes[at].name for at in members)
+        names = _shown([nodes[at].name for at in members])
         for at in members:
             graph.faults[at] = Failure(
                 code=Code.DEPENDENCY_CYCLE,
@@ -180,12 +185,20 @@ def _name_cycles(nodes: Sequence[Node], graph: CallGraph) -> None:
 
 
 def _dangling(node: Node, name: str, place: Mapping[str, int]) -> Failure:
-    shown = ", ".join(list(place)[:20])
     return Failure(
         code=Code.BAD_REFERENCE,
         message=f"{node.name} depends on {name!r}, but no call has that name.",
-        hint=f"The calls of this turn are: {shown}.",
+        hint=f"The calls of this turn are: {_shown(list(place))}.",
     )
+
+
+def _shown(names: Sequence[str]) -> str:
+    """List names, but not thousands of them in each of thousands of messages."""
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return ", ".join(names[:_MOST_NAMES]) + more
+
+
+_MOST_NAMES = 20
 
 
 def _conflicts(

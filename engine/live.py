@@ -1,7 +1,7 @@
 """Calls and turns while they move: what the scheduler has decided, a commit ahead of the facts."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +64,8 @@ class LiveCall(msgspec.Struct, eq=False, kw_only=True):
     gave_up_thread: bool = False
     rule: str = ""
     approval: ApprovalId | None = None
+    root: "LiveCall | None" = None
+    """Whose end it was skipped for: the first in the chain of calls that did not succeed."""
 
     @property
     def id(self) -> CallId:
@@ -102,13 +104,16 @@ class LiveTurn:
         "due",
         "humans",
         "limit_seconds",
+        "names",
         "number",
         "open",
+        "parked",
         "quiet",
         "referring",
         "scheduler",
         "seq",
         "uncertain",
+        "withdrawn",
     )
 
     def __init__(self, number: int, scheduler: "Scheduler", *, referring: Referring) -> None:
@@ -118,6 +123,8 @@ class LiveTurn:
         self.referring = referring
         self.calls: list[LiveCall] = []
         self.by_name: dict[str, LiveCall] = {}
+        self.names: Set[str] = frozenset()
+        """What a reference can name: the calls of this turn and of earlier ones."""
         self.open = 0
         """Calls without outcome."""
         self.active = 0
@@ -127,13 +134,21 @@ class LiveTurn:
         self.uncertain = 0
         """UNCERTAIN calls: while there is one, what needs it stays PENDING."""
         self.admitting = True
+        self.parked = False
+        """An earlier driver left it and nobody has resumed it: decided things wait for that."""
         self.closed = False
+        self.withdrawn = False
+        """The host closes the turn: no human is asked any more."""
         self.due = inf
         self.limit_seconds = inf
         self.seq = 0
         """Of the last fact that ended something in the turn, kept or on its way."""
         self.quiet: list[asyncio.Future[None]] = []
         """Who waits until nothing moves by itself any more."""
+
+    def by_id(self, name: str) -> LiveCall | None:
+        """Find a call by Laneway's own name of it."""
+        return next((call for call in self.calls if call.id == name), None)
 
     @property
     def is_quiet(self) -> bool:

@@ -41,6 +41,7 @@ def found_out(view: RunView) -> list[Fact]:
 def revive(view: TurnView, scheduler: "Scheduler") -> LiveTurn:
     """Make an open turn live again, as its facts tell; nothing moves before it is resumed."""
     turn = LiveTurn(view.number, scheduler, referring=view.referring)
+    turn.parked = True
     by_id: dict[CallId, LiveCall] = {}
     for call in view.calls:
         live = _revive_call(call, turn, scheduler)
@@ -48,6 +49,7 @@ def revive(view: TurnView, scheduler: "Scheduler") -> LiveTurn:
         turn.by_name[live.name] = live
         by_id[call.id] = live
     _wire(view, by_id, overtake=scheduler.services.overtake)
+    turn.names = {*turn.by_name, *scheduler.earlier}
     turn.open = sum(call.outcome is None for call in turn.calls)
     turn.active = sum(
         call.outcome is None and call.state is not State.PENDING for call in turn.calls

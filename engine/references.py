@@ -24,6 +24,9 @@ Path = tuple[str | int, ...]
 OPENING = re.compile(r"(\$?)\$\{([^{}]*)\}")
 STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
 WHOLE = "$from"
+LONGEST_NAME = 256
+"""Characters of a call's name that a path may follow: a text that merely looks like a reference
+costs no more than so many look-ups, however long it is."""
 
 
 class Reference(msgspec.Struct, frozen=True):
@@ -74,11 +77,12 @@ def find(
         if parameter in literal:
             continue
         for source, path, whole in _mentions(value, names):
-            where = f"${{{source}{path}}}"
+            where = _shortened(f"${{{source}{path}}}")
             if source not in names:
                 if referring.strict or whole:
                     faults.append(
-                        f"argument {parameter!r} refers to {where}, but no call is named {source!r}"
+                        f"argument {parameter!r} refers to {where}, but no call is named "
+                        f"{_shortened(source)!r}"
                     )
             elif path and steps(path) is None:
                 faults.append(
@@ -143,7 +147,7 @@ def split(inner: str, names: Collection[str]) -> tuple[str, str]:
     """
     if inner in names:
         return inner, ""
-    ends = [at for at, letter in enumerate(inner) if letter in ".["]
+    ends = [at for at, letter in enumerate(inner[:LONGEST_NAME]) if letter in ".["]
     for end in reversed(ends):
         if inner[:end] in names:
             return inner[:end], inner[end:]
@@ -159,7 +163,7 @@ def _mentions(value: Any, names: Collection[str]) -> Iterator[tuple[str, str, bo
                     yield *split(mention[2].strip(), names), False
     elif is_object(value):
         if is_whole(value):
-            yield str(value[WHOLE]), _written(value.get("path", "")), True
+            yield str(value[WHOLE]), _written(value.get("path")), True
             return
         for inner in value.values():
             yield from _mentions(inner, names)
@@ -174,8 +178,8 @@ def is_whole(value: Mapping[str, Any]) -> bool:
 
 
 def _written(path: object) -> str:
-    """A path with the dot that may be left out in `{"path": "items[0]"}`."""
-    text = str(path)
+    """A path with the dot that may be left out in `{"path": "items[0]"}`; None is no path."""
+    text = "" if path is None else str(path)
     return text if not text or text[0] in ".[" else f".{text}"
 
 
@@ -197,7 +201,7 @@ class _Filling:
             return OPENING.sub(self._text, value) if "${" in value else value
         if is_object(value):
             if is_whole(value):
-                return self._value(str(value[WHOLE]), _written(value.get("path", "")))
+                return self._value(str(value[WHOLE]), _written(value.get("path")))
             return {key: self.fill(inner) for key, inner in value.items()}
         if is_list(value):
             return [self.fill(inner) for inner in value]
@@ -237,12 +241,20 @@ def _has(value: Any, step: str | int) -> bool:
 
 
 def _missing(source: str, path: str, walked: str, step: str | int, value: object) -> str:
-    place = f"the result of {source}" + (f" at {walked}" if walked else "")
+    place = f"the result of {_shortened(source)}" + (f" at {_shortened(walked)}" if walked else "")
     if is_object(value):
-        has = ", ".join(sorted(map(str, value))[:10]) or "no fields"
+        has = ", ".join(map(_shortened, sorted(map(str, value))[:10])) or "no fields"
         found = f"is an object with {has}"
     elif is_list(value):
         found = f"is a list of {len(value)}"
     else:
         found = f"is {'text' if isinstance(value, str) else type(value).__name__}"
-    return f"${{{source}{path}}}: {place} {found}, so there is no {step!r} in it"
+    wanted = step if isinstance(step, int) else _shortened(step)
+    return f"{_shortened(f'${{{source}{path}}}')}: {place} {found}, so there is no {wanted!r} in it"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+_SHOWN = 120

@@ -6,13 +6,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from laneway.engine import admission
-from laneway.engine.failures import Told, cancelled, found_failed
+from laneway.engine.failures import WITHDRAWN, Told, cancelled, found_failed
 from laneway.engine.live import LiveCall, LiveTurn
+from laneway.engine.plain import NotPlainError, plain, whole_text
 from laneway.engine.providers import parse
 from laneway.engine.providers.reply import Reply
+from laneway.engine.providers.say import said_by_host
 from laneway.engine.recovery import found_out, revive
 from laneway.engine.scheduler import Scheduler
-from laneway.engine.serialise import normalise
 from laneway.engine.step import bound_digest
 from laneway.engine.turn import Turn, conversation, unfinished
 from laneway.errors import (
@@ -58,7 +59,7 @@ class Run:
         self._bound = bound
         self._parallel = parallel
         self._resume_with = resume_with
-        self._settings = settings
+        self._settings = as_json(settings, f"settings= of run {name!r}")
         self._scheduler: Scheduler | None = None
         self._submitting = False
 
@@ -111,12 +112,12 @@ class Run:
             bound={**self._engine.bound, **self._bound},
             serial=not self._parallel,
         )
-        self._engine.joined(scheduler)
         for turn in view.turns:
             if turn.closed:
-                self._remember(turn)
+                remember(turn, scheduler)
         if view.open_turn is not None:
             scheduler.turn = revive(view.open_turn, scheduler)
+        self._engine.joined(scheduler)
 
     async def __aexit__(
         self,
@@ -125,10 +126,11 @@ class Run:
         trace: TracebackType | None,
     ) -> None:
         """Stop what runs, park what waits for humans, and let another driver come."""
-        scheduler = self._live
-        leaving = asyncio.ensure_future(self._engine.leave(scheduler))
-        await uncancelled(leaving)
-        self._scheduler = None
+        try:
+            if self._scheduler is not None:
+                await uncancelled(asyncio.ensure_future(self._engine.leave(self._scheduler)))
+        finally:
+            self._scheduler = None
 
     def _broken(self, error: JournalError) -> None:
         if self._scheduler is not None:
@@ -144,7 +146,7 @@ class Run:
     @property
     def view(self) -> RunView:
         """The state of the run, folded from the facts that have been kept so far."""
-        return self._live.log.view
+        return self._entered.log.view
 
     @property
     def turns(self) -> Sequence[Turn]:
@@ -203,6 +205,7 @@ class Run:
             JournalError: nothing can be written down; nothing further is begun.
         """
         parsed = reply if isinstance(reply, Reply) else parse(reply, provider=provider)
+        key = whole_text(key)
         recorded = self._recorded(parsed, key)
         if recorded is not None:
             if wait and not recorded.ready:
@@ -213,15 +216,14 @@ class Run:
         self._submitting = True
         try:
             if self.view.turns:
-                self._remember(self.view.turns[-1])
+                remember(self.view.turns[-1], scheduler)
             coming = await admission.admit(parsed, len(self.view.turns) + 1, scheduler, key=key)
             if strict and coming.faults:
                 raise PlanError(fault_lines(coming))
-            await uncancelled(asyncio.ensure_future(scheduler.admit(coming)))
+            await self._take_in(coming, wait=wait)
         finally:
             self._submitting = False
         if not wait:
-            await scheduler.kept()
             return Turn(self, self.view.turns[-1])
         return await self._finish(coming.turn)
 
@@ -251,8 +253,9 @@ class Run:
         if turn.ready:
             return
         live = self._live_turn(turn)
+        live.withdrawn = True
         asked = [call for call in live.calls if call.state is State.AWAITING_APPROVAL]
-        self._live.cancel(asked, cancelled("the turn was closed before a human answered"))
+        self._live.cancel(asked, WITHDRAWN)
         await self._wait(live)
         await self._close(live)
 
@@ -264,9 +267,12 @@ class Run:
 
         Returns:
             The history, the message included.
+
+        Raises:
+            PayloadError: it is no message, or cannot be told in JSON; nothing was written.
         """
         scheduler = self._live
-        told = message if isinstance(message, str) else dict(message)
+        told = whole_text(message) if isinstance(message, str) else said_by_host(message)
         await scheduler.services.journal.keep(scheduler.log, [MessageSaid(message=told)])
         return self.history()
 
@@ -293,19 +299,18 @@ class Run:
 
     async def _answer(self, name: str, *, granted: bool, by: str, reason: str) -> None:
         scheduler = self._live
-        approval = next(
-            (
-                one
-                for one in self.approvals
-                if name in (one.id, one.call, self.view.calls[one.call].record.provider_id)
-            ),
-            None,
-        )
+        approval = self._approval(name)
         call = None if approval is None else self._live_call(approval.call)
         if approval is None or call is None or call.state is not State.AWAITING_APPROVAL:
             raise UnknownApprovalError(self._name, name, [one.id for one in self.approvals])
+        if call.checked is None:  # Asked by an earlier driver, and not resumed yet.
+            scheduler.complete(call)
         said = ApprovalAnswered(
-            call=call.id, approval=approval.id, granted=granted, by=by, reason=reason
+            call=call.id,
+            approval=approval.id,
+            granted=granted,
+            by=whole_text(by),
+            reason=whole_text(reason),
         )
         wall = scheduler.services.clock.wall()
         stands = standing(approval.asked, said, digest_now=bound_digest(call), wall=wall)
@@ -316,6 +321,17 @@ class Run:
             )
         scheduler.answer(call, said)
         await scheduler.kept()
+
+    def _approval(self, name: str) -> ApprovalView | None:
+        """Find an open question; the model chose the provider's ids, so they count last."""
+        calls = self.view.calls
+        waiting = self.approvals
+        namings = (
+            {one.id: one for one in waiting},
+            {one.call: one for one in waiting},
+            {calls[one.call].record.provider_id: one for one in waiting},
+        )
+        return next((named[name] for named in namings if name in named), None)
 
     async def cancel(
         self, name: str | None = None, *, reason: str = "the user cancelled it"
@@ -330,7 +346,7 @@ class Run:
             reason: for the model.
 
         Raises:
-            UnknownCallError: the run has no such open call.
+            UnknownCallError: the last turn has no such call. One that has ended stays as it is.
         """
         scheduler = self._live
         turn = scheduler.turn
@@ -341,7 +357,7 @@ class Run:
             if call is None:
                 raise UnknownCallError(self._name, name)
             calls = [call]
-        scheduler.cancel(calls, cancelled(reason))
+        scheduler.cancel(calls, cancelled(whole_text(reason)))
         await scheduler.kept()
 
     async def settle(
@@ -357,25 +373,31 @@ class Run:
 
         Raises:
             UnknownCallError: the run has no such call, or it is not UNCERTAIN in an open turn.
+            UsageError: the value cannot be told in JSON; nothing was written.
         """
         scheduler = self._live
         call = self._live_call(name)
         if call is None or call.state is not State.UNCERTAIN or call.turn.closed:
             raise UnknownCallError(self._name, f"{name} (UNCERTAIN)")
-        scheduler.settle(call, settled(call, value, failure), by)
+        scheduler.settle(call, settled(call, value, failure), whole_text(by))
         await scheduler.kept()
 
     # Within
 
     @property
-    def _live(self) -> Scheduler:
-        if self._scheduler is None:
-            raise EngineClosedError
+    def _entered(self) -> Scheduler:
+        """The scheduler, as long as the run may be looked at."""
+        if self._scheduler is None or not self._engine.drives(self._scheduler):
+            raise EngineClosedError(self._name)
         return self._scheduler
 
-    def _remember(self, turn: TurnView) -> None:
-        for call in turn.calls:
-            self._live.earlier[call.record.provider_id] = call
+    @property
+    def _live(self) -> Scheduler:
+        """The scheduler, as long as something may be begun."""
+        scheduler = self._entered
+        if scheduler.leaving:
+            raise EngineClosedError(self._name)
+        return scheduler
 
     def _recorded(self, reply: Reply, key: str) -> Turn | None:
         turns = self.view.turns
@@ -393,42 +415,59 @@ class Run:
     def _refuse_second(self) -> None:
         turn = self._live.turn
         if self._submitting or (turn is not None and not turn.closed):
-            number = turn.number if turn is not None else 1
+            number = len(self.view.turns) + 1
+            if turn is not None and not turn.closed:
+                number = turn.number
             view = self.view.open_turn
             names = [call.record.provider_id for call in unfinished(view)] if view else []
             raise OpenTurnError(self._name, number, names)
 
     def _live_turn(self, turn: Turn) -> LiveTurn:
-        live = self._live.turn
+        live = self._entered.turn
         assert live is not None
         assert live.number == turn.number, "only the last turn can be open"
         return live
 
     def _live_call(self, name: str) -> LiveCall | None:
-        turn = self._live.turn
+        turn = self._entered.turn
         if turn is None:
             return None
-        return next((call for call in turn.calls if name in (call.name, call.id)), None)
+        return turn.by_id(name) or turn.by_name.get(name)
+
+    async def _take_in(self, coming: admission.Admission, *, wait: bool) -> None:
+        scheduler = self._live
+        try:
+            await uncancelled(asyncio.ensure_future(scheduler.admit(coming)))
+            if not wait:
+                await scheduler.kept()
+        except asyncio.CancelledError:
+            await self._stop(coming.turn)
+            raise
 
     async def _wait(self, turn: LiveTurn) -> None:
-        scheduler = self._live
-        if turn.admitting and not self._submitting:
+        scheduler = self._entered
+        if turn.parked:
             scheduler.resume(turn)
         try:
             await scheduler.quiet(turn)
         except asyncio.CancelledError:
-            scheduler.cancel(turn.calls, STOPPED_WAITING)
-            await uncancelled(asyncio.ensure_future(scheduler.quiet(turn)))
+            await self._stop(turn)
             raise
         finally:
             interrupt, scheduler.interrupt = scheduler.interrupt, None
         if interrupt is not None:
             raise interrupt
 
+    async def _stop(self, turn: LiveTurn) -> None:
+        scheduler = self._entered
+        scheduler.cancel(turn.calls, STOPPED_WAITING)
+        await uncancelled(asyncio.ensure_future(scheduler.quiet(turn)))
+
     async def _close(self, turn: LiveTurn) -> None:
+        scheduler = self._entered
         if not turn.closed:
-            self._live.close(turn)
-        await self._live.kept()
+            scheduler.close(turn)
+        await scheduler.kept()
 
 
 STOPPED_WAITING: Told = cancelled("whoever waited for the turn was cancelled")
@@ -449,6 +488,12 @@ async def uncancelled(task: "asyncio.Future[None]") -> None:
         raise interruption
 
 
+def remember(turn: TurnView, scheduler: Scheduler) -> None:
+    """Let later turns refer to the calls of a closed one."""
+    for call in turn.calls:
+        scheduler.earlier[call.record.provider_id] = call
+
+
 def fault_lines(coming: admission.Admission) -> list[str]:
     """Name every fault of a plan, each with its call."""
     calls = coming.turn.calls
@@ -462,5 +507,17 @@ def fault_lines(coming: admission.Admission) -> list[str]:
 def settled(call: LiveCall, value: Any, failure: str) -> Success | Failure:
     """The outcome that somebody found out."""
     if failure:
-        return found_failed(failure)
-    return normalise(value, tool=call.record.tool, effect=call.record.effect)
+        return found_failed(whole_text(failure))
+    return Success(value=as_json(value, f"what {call.name} came to"))
+
+
+def as_json(value: object, what: str) -> Any:
+    """A host's value as the JSON that the journal keeps.
+
+    Raises:
+        UsageError: it cannot be told in JSON; `what` says what it is.
+    """
+    try:
+        return plain(value)
+    except NotPlainError as error:
+        raise UsageError(f"{what} cannot be kept as JSON: {error}") from None

@@ -23,7 +23,7 @@ from laneway.engine.failures import (
 from laneway.engine.live import LiveCall, LiveTurn
 from laneway.engine.services import Services
 from laneway.engine.step import Step
-from laneway.errors import EngineFaultError, JournalError
+from laneway.errors import EngineClosedError, EngineFaultError, JournalError, LanewayError
 from laneway.facts import ApprovalAnswered, CallSettled
 from laneway.journal.fold import CallView
 from laneway.journal.writer import RunLog
@@ -32,6 +32,9 @@ from laneway.states import State
 
 SLICE = 500
 """Calls admitted at a stretch, so that the loop's other users wait at most some milliseconds."""
+
+
+NOTHING_KEPT: Told = cancelled("the journal can keep nothing more")
 
 
 class Scheduler:
@@ -94,6 +97,8 @@ class Scheduler:
                 self.post(step)
                 step = Step(self)
                 await asyncio.sleep(0)
+            if self.leaving:
+                break  # The rest stays PENDING, for whoever takes the run up.
             for call in turn.calls[start : start + SLICE]:
                 if not call.waits and call.state is State.PENDING and call.told is None:
                     step.consider(call)
@@ -105,14 +110,13 @@ class Scheduler:
         """Let a turn go on that an earlier driver left."""
         self._limit(turn)
         step = Step(self)
-        turn.admitting = False
+        turn.admitting = turn.parked = False
         for call in turn.calls:
             if call.outcome is not None:
                 continue
-            failure = None if call.state is State.PENDING else self.complete(call)
-            if failure is not None:  # The tool is gone, or has changed.
-                step.end(call, State.FAILED, failure)
-            elif call.state is State.QUEUED:
+            if call.state is not State.PENDING and not step.take_up(call):
+                continue
+            if call.state is State.QUEUED:
                 step.ask_for_lanes(call)
             elif call.state is State.BACKING_OFF:
                 step.queue(call, call.rule)
@@ -207,6 +211,8 @@ class Scheduler:
         await self.bodies.stopped()
         if self.log.broken is None:
             await self.kept()
+        if turn is not None:
+            self._wake(turn, EngineClosedError(self.log.view.run))
 
     # Events from the engine
 
@@ -260,17 +266,20 @@ class Scheduler:
 
     def broken(self, error: JournalError) -> None:
         """No fact can be kept any more: begin nothing, stop what runs, tell who waits."""
-        self.bodies.abandon()
         turn = self.turn
         if turn is None:
             return
+        self.services.deadlines.forget(turn)
         step = Step(self)
         for call in turn.calls:
-            self.services.deadlines.forget(call)
-            if call.request is not None and call.task is None:
+            if call.task is None:
+                self.services.deadlines.forget(call)
                 step.give_back(call)
-        self.services.deadlines.forget(turn)
         self._hand_over(step)
+        for call in turn.calls:
+            if call.task is not None and call.outcome is None and call.told is None:
+                call.told = NOTHING_KEPT
+                self.bodies.tell(call)
         self._wake(turn, error)
 
     # Steps
@@ -312,7 +321,7 @@ class Scheduler:
             if turn.quiet and self._is_quiet(turn):
                 self._wake(turn, None)
 
-    def _wake(self, turn: LiveTurn, error: JournalError | None) -> None:
+    def _wake(self, turn: LiveTurn, error: LanewayError | None) -> None:
         waiting, turn.quiet = turn.quiet, []
         for future in waiting:
             if not future.done():

@@ -9,6 +9,7 @@ from laneway.engine.clock import Clock
 from laneway.engine.deadlines import Deadlines
 from laneway.engine.threads import ToolThreads
 from laneway.engine.tools import Toolset
+from laneway.errors import UsageError
 from laneway.journal.writer import Journal
 from laneway.lanes.names import Names
 from laneway.lanes.table import LaneTable
@@ -43,12 +44,26 @@ class Limits:
     """The first pause between two attempts; doubles, up to 60 s, give or take 20 %."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
+        """Refuse what cannot be meant.
+
+        Raises:
+            UsageError: a limit is no number, or one that makes no sense.
+        """
         for name in self.__slots__:
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"Limits.{name} is a number of 0 or more; math.inf lifts it")
-        if self.tool_threads < 1 or self.tool_threads == inf:
-            raise ValueError("Limits.tool_threads is a whole number of 1 or more")
+            given = getattr(self, name)
+            if not isinstance(given, (int, float)) or not given >= 0:
+                raise UsageError(
+                    f"Limits.{name} is {given!r}; give a number of 0 or more, or math.inf to lift it"
+                )
+        if not isinstance(self.tool_threads, int) or self.tool_threads < 1:
+            raise UsageError(
+                f"Limits.tool_threads is {self.tool_threads!r}; give a whole number of 1 or more"
+            )
+        if not self.approval_seconds > 0:
+            raise UsageError(
+                "Limits.approval_seconds is 0, so nobody could ever answer; give more, or math.inf "
+                "for questions that never expire"
+            )
 
 
 @dataclass(slots=True, kw_only=True)

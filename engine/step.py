@@ -10,7 +10,15 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from laneway.calls import Reason
-from laneway.engine.failures import Told, skipped, stopped
+from laneway.engine.failures import (
+    WITHDRAWN,
+    Told,
+    after_attempts,
+    asks_now,
+    exception_text,
+    skipped,
+    stopped,
+)
 from laneway.engine.live import LiveCall, LiveTurn
 from laneway.engine.services import THREAD, Services
 from laneway.facts import ApprovalAsked, CallEnded, CallQueued, CallStarted, Fact, TurnClosed
@@ -66,25 +74,51 @@ class Step:
         verdict = self._judge(call)
         if verdict.decision is Decision.ALLOW:
             self.queue(call, verdict.rule)
-        elif verdict.decision is Decision.ASK:
-            self._ask(call, verdict)
-        else:
+        elif verdict.decision is Decision.DENY:
             self.end(call, State.DENIED, denied(verdict))
+        elif call.turn.withdrawn:
+            self.end_unstarted(call, WITHDRAWN)
+        else:
+            self._ask(call, verdict)
+
+    def take_up(self, call: LiveCall) -> bool:
+        """Look again at what an earlier driver let pass: tools, policy and mode may be others now.
+
+        Returns:
+            Whether the call may go on; if not, it has ended.
+        """
+        failure = self.scheduler.complete(call)
+        if failure is not None:
+            self.end(call, State.FAILED, after_attempts(call.attempt, call.record.effect, failure))
+            return False
+        verdict = self._judge(call)
+        asked = call.approval is not None and verdict.decision is Decision.ASK
+        if asked or verdict.decision is Decision.ALLOW:
+            return True
+        refusal = denied(verdict) if verdict.decision is Decision.DENY else asks_now(verdict)
+        self.end(call, State.DENIED, after_attempts(call.attempt, call.record.effect, refusal))
+        return False
 
     def _judge(self, call: LiveCall) -> Verdict:
         assert call.tool is not None
         spec = call.tool.spec
-        return self.services.policy.decide(
-            Question(
-                tool=spec.name,
-                arguments=call.arguments,
-                effect=spec.effect,
-                mode=self.scheduler.mode,
-                claims=call.claims,
-                declared=spec.declared,
-                asks=spec.approval,
-            )
+        question = Question(
+            tool=spec.name,
+            arguments=call.arguments,
+            effect=spec.effect,
+            mode=self.scheduler.mode,
+            claims=call.claims,
+            declared=spec.declared,
+            asks=spec.approval,
         )
+        try:
+            return self.services.policy.decide(question)
+        except Exception as error:  # noqa: BLE001 - a host's own policy: what it cannot judge does not run
+            return Verdict(
+                Decision.DENY,
+                "policy error",
+                f"the policy could not judge this call: it raised {exception_text(error)}",
+            )
 
     def _ask(self, call: LiveCall, verdict: Verdict) -> None:
         """Put the question to a human; the call holds nothing meanwhile."""
@@ -135,6 +169,8 @@ class Step:
 
     def ask_for_lanes(self, call: LiveCall) -> None:
         """Enter the queues of all its lanes at once."""
+        if call.turn.parked:
+            return
         request = call.request = self.services.lanes.request(call.claims, call)
         if request.granted:
             self.start(call)
@@ -191,7 +227,10 @@ class Step:
     def end_told(self, call: LiveCall, told: Told, *, still_running: bool = False) -> None:
         """End a started call that was told to stop."""
         failure = stopped(
-            told, effect=call.record.effect, entered=call.entered, still_running=still_running
+            told,
+            effect=call.record.effect,
+            entered=call.entered or call.attempt > 1,
+            still_running=still_running,
         )
         self.end(call, told.state, failure, body_stopped=not still_running)
 
@@ -229,13 +268,19 @@ class Step:
                 self.released.append(owner)
 
     def free(self, call: LiveCall) -> None:
-        """Let go of what waits for an ended call, or skip it."""
+        """Let go of what waits for an ended call, or skip it; while its end is unknown, hold it."""
         success = call.state is State.SUCCEEDED
+        unknown = call.state is State.UNCERTAIN
+        held: list[tuple[LiveCall, Reason]] = []
         for target, reason in call.successors:
             if success or not reason.carries_failure:
                 self._one_less(target)
-            elif call.state is not State.UNCERTAIN:
+            elif unknown:
+                held.append((target, reason))
+            else:
                 self.skips.append((target, call))
+        if unknown:
+            call.successors = held
 
     def skip_dependents(self, call: LiveCall) -> None:
         """Skip what needs a call whose end will not be known in time."""
@@ -251,10 +296,7 @@ class Step:
     def _skip(self, call: LiveCall, source: LiveCall) -> None:
         if call.outcome is not None:
             return
-        root = source
-        if isinstance(source.outcome, Failure) and source.outcome.cause is not None:
-            cause = source.outcome.cause
-            root = next((one for one in call.turn.calls if one.id == cause), source)
+        root = call.root = source.root or source
         names = source.name if root is source else f"{source.name} (and before it {root.name})"
         told = f"ended {root.state}"
         if isinstance(root.outcome, Failure):
@@ -272,7 +314,7 @@ class Step:
             if self.scheduler.leaving:
                 continue  # Parked: they stay PENDING, for whoever takes the run up.
             for call in ready:
-                if call.state is State.PENDING and call.told is None:
+                if call.state is State.PENDING and call.told is None and not call.turn.parked:
                     self.consider(call)
 
     def close_turns(self) -> None:

@@ -11,6 +11,7 @@ wrote, and the host, which puts the definitions into its requests.
 import difflib
 import importlib
 from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import lru_cache
 from typing import Any
 
 from laneway.engine.callables import Bound
@@ -33,6 +34,10 @@ __all__ = [
 ]
 
 _MAX_NAMES = 20
+_LONGEST_NAME = 128
+"""Characters of an unknown name that are compared: more are in no tool's name."""
+_NAMES_KEPT = 256
+"""A model that invents a name tends to repeat it, and comparing is slow (30 µs for each tool)."""
 
 
 class Toolset:
@@ -56,6 +61,7 @@ class Toolset:
                 )
         self.get = self._tools.get
         """Find a tool by name, None if there is none."""
+        self._closest = lru_cache(_NAMES_KEPT)(self._closest_of)
 
     def __iter__(self) -> Iterator[Tool]:
         return iter(self._tools.values())
@@ -75,7 +81,7 @@ class Toolset:
         """Answer a call of a tool that does not exist with the names that do, the closest first."""
         told = "There are no tools"
         if self._tools:
-            closest = difflib.get_close_matches(name, self._tools, _MAX_NAMES, cutoff=0.0)
+            closest = self._closest(name[:_LONGEST_NAME])
             more = len(self._tools) - len(closest)
             told = f"Tools: {', '.join(closest)}" + (f", and {more} more" if more else "")
         return Failure(
@@ -83,6 +89,9 @@ class Toolset:
             message=f"There is no tool named {excerpt(name)}; nothing was run. {told}.",
             hint="Call one of the tools that exist, by its exact name." if self._tools else "",
         )
+
+    def _closest_of(self, name: str) -> list[str]:
+        return difflib.get_close_matches(name, self._tools, _MAX_NAMES, cutoff=0.0)
 
     def definitions(self, provider: str) -> list[dict[str, Any]]:
         """Write all tools as the provider wants them in a request.

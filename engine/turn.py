@@ -73,14 +73,15 @@ class Turn:
         return digraph([call.id for call in self._view.calls], self._view.edges)
 
     def call(self, name: str) -> CallView:
-        """Find a call by the provider's id or by Laneway's own.
+        """Find a call by Laneway's own name or by the provider's id.
 
         Raises:
             UnknownCallError: the turn has no such call.
         """
-        for call in self._view.calls:
-            if name in (call.record.provider_id, call.id):
-                return call
+        for own in (True, False):
+            for call in self._view.calls:
+                if name == (call.id if own else call.record.provider_id):
+                    return call
         raise UnknownCallError(self._run.id, name)
 
     async def wait(self) -> None:

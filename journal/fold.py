@@ -247,7 +247,12 @@ def fold(run: RunId, rows: Iterable[Row]) -> RunView:
     """
     view = RunView(run)
     for row in rows:
-        view.apply(row)
+        try:
+            view.apply(row)
+        except LookupError as error:
+            raise DamagedJournalError(
+                run, row.seq, f"it tells of {error}, of which no earlier fact tells"
+            ) from error
     return view
 
 

@@ -7,7 +7,7 @@ committed as soon as the event loop has run what was already runnable.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -76,7 +76,9 @@ class Journal:
         """Write to a store, in the running event loop."""
         self.store = store
         self.commits = 0
-        """How many batches have been kept."""
+        """How many batches of facts have been kept."""
+        self.broken: JournalError | None = None
+        """Why nothing can be kept any more: a commit that failed leaves the store unknown."""
         self._clock = clock
         self._at_once: bool = getattr(store, "keeps_at_once", False)
         self._queue: deque[Post] = deque()
@@ -97,15 +99,38 @@ class Journal:
             await self.store.open()
 
     async def take(self, run: RunId, driver: Driver) -> Sequence[Row]:
-        """Become the driver of a run; see JournalStore.take."""
+        """Become the driver of a run; see JournalStore.take.
+
+        Raises:
+            JournalError: the journal broke before; the run was not taken.
+        """
+        if self.broken is not None:
+            raise self.broken
         with self._outside():
             return await self.store.take(run, driver)
 
     async def leave(self, log: RunLog) -> None:
-        """Stop being the driver of a run; nothing of it is under way any more."""
+        """Stop being the driver of a run, once what was posted of it is out of the way."""
+        if not self._idle and self.broken is None:
+            await self._passed(log)
         self.detach(log)
+        if log.broken is None:
+            log.broken = JournalError(
+                f"run {log.view.run!r} has been left; nothing more is written of it here"
+            )
         with self._outside():
             await self.store.leave(log.view.run)
+
+    async def _passed(self, log: RunLog) -> None:
+        """Wait until what was posted of a run has been kept, or refused."""
+        passed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def then(_: JournalError | None) -> None:
+            if not passed.done():
+                passed.set_result(None)
+
+        self._enqueue(Post(log, [], then))
+        await passed
 
     @contextmanager
     def _outside(self) -> Generator[None]:
@@ -131,21 +156,24 @@ class Journal:
         Raises:
             JournalError: the journal broke before; nothing was posted.
         """
-        if log.broken is not None:
-            raise log.broken
+        broken = log.broken or self.broken
+        if broken is not None:
+            raise broken
         clock = self._clock
         wall, mono = clock.wall(), clock.monotonic()
         run, seq = log.view.run, log.seq
         rows = [Row(run, seq + n, wall, mono, fact) for n, fact in enumerate(facts, 1)]
         log.seq = seq + len(rows)
-        post = Post(log, rows, then)
-        if self._at_once and self._idle:
-            self._keep_now(post)
-            return
+        self._enqueue(Post(log, rows, then))
+
+    def _enqueue(self, post: Post) -> None:
         self._queue.append(post)
         if self._idle:
             self._idle = False
-            self._wake_writer()
+            if self._at_once:
+                self._keep_now()
+            else:
+                self._wake_writer()
 
     async def keep(self, log: RunLog, facts: Sequence[Fact]) -> None:
         """Hand over facts and wait until they are kept; cancelling the wait withdraws nothing.
@@ -172,8 +200,10 @@ class Journal:
         if self._task is not None and not self._task.done():
             if self._idle:
                 self._wake_writer()
-            await self._task
+            await asyncio.wait([self._task])
         self._task = None
+        if self.broken is None:
+            self.broken = JournalError("the journal is closed: its engine has been left")
         with self._outside():
             await self.store.close()
 
@@ -191,15 +221,21 @@ class Journal:
             self._wake.set_result(None)
 
     async def _write(self) -> None:
+        task = self._task
+        assert task is not None
         while True:
             while self._queue:
-                posts = self._next_batch()
-                await self._keep(posts)
+                await self._keep(self._next_batch())
             self._idle = True
-            if self._closing:
+            if self._closing or task.ending:
                 return
             self._wake = asyncio.get_running_loop().create_future()
-            await self._wake
+            try:
+                await self._wake
+            except asyncio.CancelledError:
+                if self._idle:
+                    raise
+                task.ending = True  # Somebody posted in the same breath: that is kept first.
 
     def _next_batch(self) -> list[Post]:
         posts = [self._queue.popleft()]
@@ -217,66 +253,88 @@ class Journal:
             if committing is not None:
                 await committing
         except RunOwnedError as error:
-            lost = {post.log for post in posts if post.log.view.run in error.runs}
-            for log in lost:
-                self._break(log, error)
-            self._acknowledge([post for post in posts if post.log not in lost])
-            self._refuse([post for post in posts if post.log in lost], error)
-        except Exception as error:  # noqa: BLE001 - whatever a store raises, no fact is known to be kept
+            self._lose(posts, error)
+        # Whatever a store raises, no fact is known to be kept.
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001
             self._break_all(posts, error)
+        except (KeyboardInterrupt, SystemExit) as error:
+            self._break_all(posts, error)
+            raise
         else:
             self._acknowledge(posts)
         finally:
             self._clock.release()
 
-    def _keep_now(self, post: Post) -> None:
-        """Keep a post at once, and whatever is posted by those who are told of it."""
-        self._idle = False
-        while True:
-            try:
-                if post.rows:
-                    self.store.commit(post.rows)
-            except Exception as error:  # noqa: BLE001 - whatever a store raises, nothing is kept
-                self._break_all([post], error)
-            else:
-                self.commits += 1
-                self._tell(post)
-            if not self._queue:
-                break
-            post = self._queue.popleft()
-        self._idle = True
+    def _keep_now(self) -> None:
+        """Keep what was posted at once, and whatever is posted by those who are told of it."""
+        try:
+            while self._queue:
+                post = self._queue.popleft()
+                try:
+                    if post.rows:
+                        self.store.commit(post.rows)
+                except RunOwnedError as error:
+                    self._lose([post], error)
+                except BaseException as error:
+                    self._break_all([post], error)
+                    if not isinstance(error, (Exception, asyncio.CancelledError)):
+                        raise
+                else:
+                    self._acknowledge([post])
+        finally:
+            self._idle = True
 
     def _acknowledge(self, posts: list[Post]) -> None:
-        self.commits += 1
+        if any(post.rows for post in posts):
+            self.commits += 1
         for post in posts:
             self._tell(post)
 
     def _tell(self, post: Post) -> None:
         """Fold what has been kept, and call back."""
         log = post.log
+        if log.broken is None:
+            try:
+                apply = log.view.apply
+                for row in post.rows:
+                    apply(row)
+                if post.then is not None:
+                    post.then(None)
+            except Exception as error:  # noqa: BLE001 - a fault of one run must not stop the others
+                self._break(log, EngineFaultError(log.view.run, error))
         if log.broken is not None:
-            return
-        try:
-            apply = log.view.apply
-            for row in post.rows:
-                apply(row)
-            if post.then is not None:
-                post.then(None)
-        except Exception as error:  # noqa: BLE001 - a fault of one run must not stop the others
-            self._break(log, EngineFaultError(log.view.run, error))
+            self._refuse([post], log.broken)
 
-    def _refuse(self, posts: list[Post], error: JournalError) -> None:
+    def _refuse(self, posts: Iterable[Post], error: JournalError) -> None:
         for post in posts:
             if post.then is not None:
                 post.then(error)
 
+    def _lose(self, posts: list[Post], error: RunOwnedError) -> None:
+        """Some runs have another driver now; what else was posted has been kept."""
+        lost = {post.log for post in posts if post.log.view.run in error.runs}
+        for log in lost:
+            self._break(log, error)
+        self._acknowledge([post for post in posts if post.log not in lost])
+        self._refuse([post for post in posts if post.log in lost], error)
+        behind = [post for post in self._queue if post.log in lost]
+        if behind:
+            self._queue = deque(post for post in self._queue if post.log not in lost)
+            self._refuse(behind, error)
+
     def _break(self, log: RunLog, error: JournalError) -> None:
         log.broken = error
         self._logs.discard(log)
-        log.on_broken(error)
+        try:
+            log.on_broken(error)
+        except Exception as fault:  # noqa: BLE001 - a fault of one run must not stop the others
+            asyncio.get_running_loop().call_exception_handler(
+                {"message": f"run {log.view.run!r} could not be stopped", "exception": fault}
+            )
 
-    def _break_all(self, posts: list[Post], cause: Exception) -> None:
+    def _break_all(self, posts: list[Post], cause: BaseException) -> None:
         error = cause if isinstance(cause, JournalError) else unknown_commit(cause)
+        self.broken = error
         refused = [*posts, *self._queue]
         self._queue.clear()
         for log in list(self._logs):
@@ -288,13 +346,18 @@ class _WriterTask(asyncio.Task[None]):
     """Not to be cancelled in a commit: a loop that is torn down cancels every task it finds."""
 
     journal: Journal
+    ending = False
+    """It has been cancelled, and ends as soon as nothing waits to be kept."""
 
     def cancel(self, msg: object = None) -> bool:
-        """Refuse while something is being kept; what waits for it ends the loop's own wait."""
-        return self.journal.idle and super().cancel(msg)
+        """End now, or, while something is being kept, when all of it has been."""
+        if self.journal.idle:
+            return super().cancel(msg)
+        self.ending = True
+        return False
 
 
-def unknown_commit(cause: Exception) -> JournalError:
+def unknown_commit(cause: BaseException) -> JournalError:
     """Say that a commit ended in a way that nobody foresaw."""
     error = JournalError(
         f"the journal could not be written ({type(cause).__name__}: {cause}); what was being "

@@ -312,6 +312,8 @@ def _slot(resource: str) -> str:
 
 
 def _checked(resource: str, limit: int) -> int:
+    if not isinstance(limit, int):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise UsageError(f"max_concurrent of {resource} is {limit!r}; give a whole number")
     if limit < 1:
         raise UsageError(f"max_concurrent of {resource} is {limit}; a lane lets at least 1 in")
     return limit

@@ -3,6 +3,7 @@
 # pyright: reportPrivateUsage=false
 # Leaks are looked for where they would be: in the queues inside the table.
 
+import gc
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -51,11 +52,14 @@ def work_of(deed: Callable[[], Any]) -> Work:
 
     CountedQueue.steps = 0
     before = sys.getprofile()
+    gc.collect()
+    gc.disable()  # A collection runs callbacks of others' rubbish, which would be counted.
     sys.setprofile(count)
     try:
         deed()
     finally:
         sys.setprofile(before)
+        gc.enable()
     return calls, CountedQueue.steps
 
 

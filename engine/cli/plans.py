@@ -71,8 +71,7 @@ def read_plan(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise PayloadError(str(path), f"this JSON cannot be taken: {error}") from error
     if isinstance(plan, list):
-        calls: list[Any] = plan
-        return {"calls": calls}
+        return dict[str, Any](calls=plan)
     if not isinstance(plan, dict):
         raise PayloadError(str(path), 'a plan is an object with calls: {"calls": […]}')
     return cast("dict[str, Any]", plan)

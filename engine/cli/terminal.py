@@ -1,5 +1,6 @@
 """Where the command line writes: colours on a terminal, plain lines anywhere else."""
 
+import os
 import shlex
 import shutil
 import sys
@@ -21,20 +22,16 @@ class Terminal:
         """Write for people, or one JSON document and nothing else."""
         self._json = json
         self._console = Console(soft_wrap=True, highlight=False, markup=False, emoji=False)
-        self._gone = False
 
     def say(self, line: str) -> None:
-        """Write a line for people, at once; nothing where JSON is wanted.
-
-        What reads it may go away (`laneway run … | head`): the work goes on.
-        """
-        if self._json or self._gone:
+        """Write a line for people, at once; nothing where JSON is wanted."""
+        if self._json:
             return
-        try:
+        # rich ends the process where nobody reads any more (`laneway run … | head`), but the work
+        # must go on: so it only renders.
+        with self._console.capture() as rendered:
             self._console.print(_coloured(line))
-            sys.stdout.flush()
-        except BrokenPipeError:
-            self._gone = True
+        _write(rendered.get())
 
     def say_all(self, lines: Iterable[str]) -> None:
         """Write lines."""
@@ -48,7 +45,7 @@ class Terminal:
     def give(self, document: Any) -> None:
         """Write a JSON document, where JSON is wanted."""
         if self._json:
-            print(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
+            _write(msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n")
 
 
 def program() -> str:
@@ -57,19 +54,26 @@ def program() -> str:
     if called.name != "laneway":
         return f"{shlex.quote(sys.executable)} -m laneway.engine.cli"
     found = shutil.which("laneway")
-    return (
-        "laneway"
-        if found and called.resolve() == Path(found).resolve()
-        else shlex.quote(str(called))
-    )
+    if found and called.resolve() == Path(found).resolve():
+        return "laneway"
+    return shlex.quote(str(called))
 
 
 def _coloured(line: str) -> Text:
-    """Colour the sign of a line; a character that the terminal cannot show becomes a `?`."""
-    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    text = Text(line.encode(encoding, "replace").decode(encoding))
+    """Colour the sign of a line."""
+    text = Text(line)
     for at, letter in enumerate(line[:16]):
         if letter in STYLES:
             text.stylize(STYLES[letter], at, at + 1)
             break
     return text
+
+
+def _write(text: str) -> None:
+    """Write at once; what the output cannot show becomes a `?`, what nobody reads is dropped."""
+    encoding = sys.stdout.encoding or "utf-8"
+    try:
+        sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

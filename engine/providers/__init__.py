@@ -6,10 +6,12 @@ one line in `FORMATS`.
 
 from laneway.engine.providers.anthropic_messages import AnthropicMessages
 from laneway.engine.providers.labelled import read_labelled_plan
+from laneway.engine.providers.llmcompiler import read_llmcompiler_plan
 from laneway.engine.providers.openai_chat import OpenAIChat
 from laneway.engine.providers.payload import body_of, described
 from laneway.engine.providers.plan import PlanForm
 from laneway.engine.providers.reply import Answer, Asked, Format, Message, Reply
+from laneway.engine.providers.taskbench import read_taskbench_plan
 from laneway.errors import PayloadError
 
 __all__ = [
@@ -22,6 +24,8 @@ __all__ = [
     "format_named",
     "parse",
     "read_labelled_plan",
+    "read_llmcompiler_plan",
+    "read_taskbench_plan",
 ]
 
 FORMATS: tuple[Format, ...] = (AnthropicMessages(), OpenAIChat(), PlanForm())

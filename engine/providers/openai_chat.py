@@ -29,6 +29,7 @@ from laneway.engine.providers.reply import Answer, Asked, Message, Reply
 from laneway.engine.providers.say import said_by_host
 from laneway.engine.results import text_of
 from laneway.errors import PayloadError
+from laneway.ids import is_own
 
 LIMIT_REACHED = ("length", "max_tokens", "model_length")
 """What servers say in `finish_reason` when the output limit ended the answer (OpenAI, LiteLLM's
@@ -225,8 +226,10 @@ def _function_call(message: Message, *, cut: bool, key: str) -> tuple[Asked, ...
 
 
 def _is_legal(call_id: str) -> bool:
-    """Servers differ in what they call an id, and take back what they gave: only rubbish is not."""
-    return call_id.isprintable() and bool(call_id) and not call_id.isspace()
+    """Servers differ in what they call an id, and take back what they gave: only rubbish is not,
+    and what would pass for one of Laneway's own names."""
+    rubbish = not call_id.isprintable() or not call_id or call_id.isspace()
+    return not rubbish and not is_own(call_id)
 
 
 def _mint(digits: str) -> str:

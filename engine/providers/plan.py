@@ -26,6 +26,7 @@ from laneway.engine.providers.repair import paired
 from laneway.engine.providers.reply import Answer, Asked, Message, Reply
 from laneway.engine.providers.say import said_by_host
 from laneway.errors import PlanError
+from laneway.ids import is_own
 from laneway.outcomes import Code, Failure
 
 FIELDS = ("id", "tool", "name", "arguments", "args", "needs", "after")
@@ -143,6 +144,8 @@ class _Reader:
         """Name a call that has no id by its place; a second call of one id is faulty."""
         if given is not None and not isinstance(given, str):
             self._blame(".id", f"expected a text, not {described(given)}")
+        if isinstance(given, str) and is_own(given):
+            self._blame(".id", f"{given!r} is how Laneway itself names calls; give another id")
         own, fault = str(given or "call"), None
         if own in self._seen and given:
             fault = _ambiguous(own)

@@ -5,7 +5,8 @@
      "task_links": [{"source": "Translation", "target": "Summarization"}]}
 
 Translates them into Laneway's own form, each node under the id `node-0`, `node-1` …; feeds the
-engine like any plan. Where arguments refer to nodes, the references are the dependencies and the
+engine like any plan. TaskBench's tools have names that no provider takes: `Image Editing` becomes
+`Image_Editing`. Where arguments refer to nodes, the references are the dependencies and the
 links only repeat them; where none does, the links are. Models write such plans with many faults, so
 all that can be known is named here at once. Source of the notation: Shen et al., "TaskBench:
 Benchmarking Large Language Models for Task Automation", 2023.
@@ -20,15 +21,19 @@ from laneway.engine.providers.notation import Notation, Referred, rewritten
 from laneway.engine.providers.payload import arguments_of, described, opened
 from laneway.engine.providers.plan import PlanForm
 from laneway.engine.providers.reply import Reply
+from laneway.engine.telling import excerpt
 from laneway.errors import PlanError
 
 NODES = ("task_nodes", "nodes", "calls")
 LINKS = ("task_links", "links")
 TOOL = ("task", "tool", "name")
 """What nodes, links and a node's tool may be called; the first is TaskBench's own word."""
+MAX_PAIRS = 100_000
+"""Of nodes that the links of one plan may fit: a short list of links by name can fit very many."""
 
 _SPEAKS_OF_A_NODE = re.compile(r"<(?:node|output|result|generated)[^<>]*>")
 _NODE = re.compile(r"<node-([0-9]+)>")
+_ILLEGAL = re.compile(r"[^a-zA-Z0-9_.:/-]")
 _SHOWN = 8
 
 Link = tuple[str, str]
@@ -52,7 +57,8 @@ def read_taskbench_plan(
         record: nodes under `task_nodes` (or `nodes`, `calls`), each with `task` (or `tool`, `name`)
             and `arguments`; links under `task_links` (or `links`), as `{"source", "target"}` or
             pairs. Whatever else it holds is not looked at.
-        tools: the names of the tools there are; as a mapping, with their parameters in order.
+        tools: the names of the tools there are, as TaskBench writes them or as they are registered;
+            as a mapping, with their parameters in order.
 
     Raises:
         PlanError: names every fault: self reference, unknown reference, malformed reference, cycle,
@@ -64,15 +70,13 @@ def read_taskbench_plan(
     calls = [reader.call(at, opened(node)) for at, node in enumerate(nodes)]
     links = _Links(_listed(record, LINKS, needed=False), reader.names)
     linked = links.parents()
-    faults = [
-        *reader.faults,
-        *links.faults,
-        *_cycles(reader.referred, "references"),
-        *_cycles(linked, "links"),
-    ]
+    by_reference = any(reader.referred)
+    faults = [*reader.faults, *links.faults, *_cycles(reader.referred, "references")]
+    if not (by_reference and links.ambiguous):
+        faults += _cycles(linked, "links")
     if faults:
         raise PlanError(faults)
-    if not any(reader.referred):
+    if not by_reference:
         for call, sources in zip(calls, linked, strict=True):
             if is_object(call) and sources:
                 call["needs"] = [_name(source) for source in sorted(sources)]
@@ -81,6 +85,10 @@ def read_taskbench_plan(
 
 def _name(at: int) -> str:
     return f"node-{at}"
+
+
+def _legal(tool: str) -> str:
+    return _ILLEGAL.sub("_", tool)
 
 
 def _listed(record: Mapping[str, Any], words: Sequence[str], *, needed: bool = True) -> list[Any]:
@@ -104,8 +112,10 @@ class _Nodes:
         """The tool of each node."""
         self.referred: list[set[int]] = [set() for _ in nodes]
         """For each node, the nodes that its arguments refer to; never itself."""
-        self._tools = tools
-        self._parameters: Mapping[str, Sequence[str]] = tools if isinstance(tools, Mapping) else {}
+        self._tools = None if tools is None else {_legal(name) for name in tools}
+        self._parameters: dict[str, Sequence[str]] = {}
+        if isinstance(tools, Mapping):
+            self._parameters = {_legal(name): parameters for name, parameters in tools.items()}
         self._place = {str(at): at for at in range(len(nodes))}
         self._at = 0
         self._notation = Notation(pattern=_SPEAKS_OF_A_NODE, read=self._read)
@@ -116,18 +126,21 @@ class _Nodes:
             self.names.append("")
             return node  # the plan's own form names the fault
         tool = next((node[word] for word in TOOL if word in node), None)
-        self.names.append(tool if isinstance(tool, str) else "")
-        if self._tools is not None and isinstance(tool, str) and tool not in self._tools:
-            self._blame(f"unknown tool {tool!r}")
+        if not isinstance(tool, str):
+            self.names.append("")
+            return {"tool": tool}  # as above
+        self.names.append(tool)
+        call: dict[str, Any] = {"id": _name(at), "tool": _legal(tool)}
+        if self._tools is not None and call["tool"] not in self._tools:
+            self._blame(f"unknown tool {excerpt(tool)}")
         given = arguments_of(node.get("arguments"))
-        call: dict[str, Any] = {"id": _name(at), "tool": tool}
         if given is None:
             return call
         if not is_list(given):
             self._blame(f"arguments not a list, but {described(given)}")
             return call
         ours = rewritten(given, self._where(), self._notation, self.faults)
-        call["arguments"] = _named(ours, self._parameters.get(self.names[at], ()))
+        call["arguments"] = _named(ours, self._parameters.get(call["tool"], ()))
         return call
 
     def _read(self, mention: re.Match[str], where: str) -> Referred | None:
@@ -183,12 +196,22 @@ class _Links:
             self._nodes.setdefault(name, []).append(at)
         self._links = list(dict.fromkeys(self._sound(given)))
         self._count = len(names)
+        self.ambiguous = any(len(self._nodes[end]) > 1 for link in self._links for end in link)
+        """Whether a link fits several pairs of nodes."""
 
     def parents(self) -> list[set[int]]:
         """For each node, the nodes that links order before it."""
         found: list[set[int]] = [set() for _ in range(self._count)]
+        drawn = 0
         for source, target in self._links:
-            pairs = [(a, b) for a in self._nodes[source] for b in self._nodes[target]]
+            sources, targets = self._nodes[source], self._nodes[target]
+            drawn += len(sources) * len(targets)
+            if drawn > MAX_PAIRS:
+                self.faults.append(
+                    f"links: more than {MAX_PAIRS} pairs of nodes fit; refer to nodes in arguments"
+                )
+                break
+            pairs = [(a, b) for a in sources for b in targets]
             listed = [(a, b) for a, b in pairs if a < b]
             for a, b in listed if listed and len(pairs) > 1 else pairs:
                 found[b].add(a)
@@ -215,10 +238,11 @@ class _Links:
 
 
 def _ends(link: object) -> tuple[Any, Any] | None:
-    ends = [link.get("source"), link.get("target")] if is_object(link) else link
-    if not is_list(ends) or len(ends) != 2 or None in ends:
+    if is_object(link):
+        link = [link.get("source"), link.get("target")]
+    if not is_list(link) or len(link) != len(("source", "target")) or None in link:
         return None
-    return ends[0], ends[1]
+    return link[0], link[1]
 
 
 def _cycles(parents: Sequence[set[int]], what: str) -> list[str]:

@@ -5,7 +5,6 @@ call counts as done: a process that dies leaves the old text or the new one, nev
 """
 
 import os
-import secrets
 import stat
 from pathlib import Path
 
@@ -63,10 +62,10 @@ class Files:
             raise ValueError(f"{path}: {error}") from None
         if result == text:
             return f"{path} has this edit already; an earlier attempt made it"
-        replace_file(real, result)
+        replace_file(real, result, context.idempotency_key)
         return f"edited {path}, line {line_of(text, text.find(old))}"
 
-    def write_file(self, path: str, content: str) -> str:
+    def write_file(self, path: str, content: str, context: ToolContext) -> str:
         """Write a whole text file, in place of what was there; folders are made as needed.
 
         Idempotent: the same content again is the same file.
@@ -74,13 +73,14 @@ class Files:
         Args:
             path: relative to the workspace.
             content: all of the new text.
+            context: names the attempt's own file.
         """
         real = self._workspace.find(path)
         if real.exists() and not real.is_file():
             raise ValueError(f"{path!r} is no regular file; nothing was written")
         there = real.exists()
         real.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(real, content)
+        replace_file(real, content, context.idempotency_key)
         return f"{'replaced' if there else 'created'} {path}: {len(content):,} characters"
 
 
@@ -108,13 +108,19 @@ def excerpt(text: str, path: str, start: int, lines: int) -> str:
     return f"{taken}\n[lines {start}-{end} of {total}{more}]"
 
 
-def replace_file(real: Path, text: str) -> None:
+def replace_file(real: Path, text: str, key: str) -> None:
     """Put a text in a file's place, all at once and durably; it keeps its permissions.
 
     A hard link to the old file keeps the old text.
+
+    Args:
+        real: the file; its folder exists.
+        text: all of it.
+        key: of the call. Names the file beside it that is written first, so that what a crash
+            leaves of one attempt is cleared away by the next, and nobody else writes there.
     """
-    beside = real.with_name(f".{real.name}.{secrets.token_hex(4)}")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    beside = real.with_name(f".{real.name}.{key[:16]}")
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o666)
     try:
         with os.fdopen(descriptor, "wb") as file:
             if real.exists():

@@ -8,7 +8,7 @@ LanewayError
 ├── PolicyError             a policy that cannot be read
 ├── UsageError              a call of the API that makes no sense now
 │   ├── EngineBusyError         the engine already serves another event loop
-│   ├── EngineClosedError       the engine has not been entered, or has been left
+│   ├── EngineClosedError       the engine, or the run, has not been entered, or has been left
 │   ├── OpenTurnError           the run has a turn that has not ended
 │   ├── TurnNotReadyError       the turn has calls without outcome
 │   ├── UnknownCallError        no such call in the run
@@ -20,6 +20,8 @@ LanewayError
 │   ├── UnknownRunError         no such run in the journal
 │   ├── RunOwnedError           another process drives the run
 │   └── EngineFaultError        the engine itself is wrong: please report it
+├── BadResourceError        a resource that cannot be named (in laneway.lanes.names)
+├── LaneError               the engine itself is wrong: please report it (in laneway.lanes.table)
 └── IllegalTransitionError  the engine itself is wrong: please report it
 """
 
@@ -103,11 +105,15 @@ class EngineBusyError(UsageError):
 
 
 class EngineClosedError(UsageError):
-    """The engine has not been entered, or has been left."""
+    """The engine, or the run, has not been entered, or has been left."""
 
-    def __init__(self) -> None:
-        """Show the way in."""
-        super().__init__("the Engine is not open; use it inside `async with engine:`")
+    def __init__(self, run: str = "") -> None:
+        """Show the way in; `run` names the run that is not open."""
+        super().__init__(
+            f"run {run!r} is not open; use it inside `async with engine.run({run!r}) as run:`"
+            if run
+            else "the Engine is not open; use it inside `async with engine:`"
+        )
 
 
 class OpenTurnError(UsageError):

@@ -1,5 +1,6 @@
 """The names things go by: plain strings on the wire and on disk, distinct types in the code."""
 
+import re
 from typing import NewType
 
 RunId = NewType("RunId", str)
@@ -15,3 +16,14 @@ ApprovalId = NewType("ApprovalId", str)
 def call_id(turn: int, position: int) -> CallId:
     """Name the call at `position` (from 1) of the `turn` (from 1)."""
     return CallId(f"t{turn}.{position}")
+
+
+def is_own(name: str, /) -> bool:
+    """Whether a name looks like one that Laneway gives to calls and approvals: `t3.2`, `t3.2.a1`.
+
+    A model must not name its calls so: a human who answers `t3.2.a1` would answer another question.
+    """
+    return _OWN.fullmatch(name) is not None
+
+
+_OWN = re.compile(r"t[0-9]+\.[0-9]+(?:\.a[0-9]+)?")

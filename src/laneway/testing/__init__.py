@@ -5,6 +5,7 @@ simulator         schedules with given durations, by the real scheduler
 scripted          tools that do what a list of steps says, and remember it
 journal_contract  what every journal store must do, as tests
 dying             a store that takes its process with it at a chosen commit
+watched           a store whose commits a test sees, delays and refuses
 """
 
 from laneway.testing.clock import HungError, VirtualClock, VirtualLoop, run_virtual
@@ -12,6 +13,7 @@ from laneway.testing.dying import DyingStore
 from laneway.testing.journal_contract import JournalStoreContract
 from laneway.testing.scripted import Block, Do, Log, Raise, Return, Sleep, Stage
 from laneway.testing.simulator import Job, Schedule, Span, simulate
+from laneway.testing.watched import WatchedStore
 
 __all__ = [
     "Block",
@@ -29,6 +31,7 @@ __all__ = [
     "Stage",
     "VirtualClock",
     "VirtualLoop",
+    "WatchedStore",
     "run_virtual",
     "simulate",
 ]

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from laneway.effects import Effect
+from laneway.engine.claiming import ClaimsOf
 from laneway.engine.tools import Tool
 from laneway.testing.clock import VirtualClock
 from laneway.testing.simulator import Span
@@ -135,7 +136,7 @@ class Stage:
         *steps: ScriptStep,
         effect: Effect = Effect.READ,
         schema: Mapping[str, Any] | None = None,
-        claims: Sequence[str] = (),
+        claims: Sequence[str] | ClaimsOf = (),
         sync: bool = False,
         **declared: Any,
     ) -> Tool:
@@ -146,12 +147,13 @@ class Stage:
             steps: what its body does.
             effect: its class.
             schema: JSON Schema of its arguments; any object if left out.
-            claims: templates; none means that it is free, and says so.
+            claims: templates, or a function; none means that it is free, and says so.
             sync: whether it runs in a thread.
             **declared: whatever else `Tool.from_schema` takes.
         """
         if schema is None:
-            parameters = {place for claim in claims for place in PLACE.findall(claim)}
+            templates = () if callable(claims) else claims
+            parameters = {place for claim in templates for place in PLACE.findall(claim)}
             schema = {"type": "object", "properties": {one: {} for one in sorted(parameters)}}
         plays = self._sync_body(name, steps) if sync else self._body(name, steps)
         return Tool.from_schema(
@@ -160,7 +162,7 @@ class Stage:
             description=f"Scripted {name}.",
             schema=dict(schema),
             effect=effect,
-            claims=list(claims),
+            claims=claims if callable(claims) else list(claims),
             **declared,
         )
 

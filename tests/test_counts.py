@@ -1,0 +1,204 @@
+"""What a turn costs in commits, tasks and timers, counted on virtual time."""
+
+import asyncio
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any
+
+import pytest
+
+from laneway import Effect, Engine, Limits, State, Tool
+from laneway.benchmarks.workloads import Workload, chain, independent, layers, payload, turn_of_one
+from laneway.facts import CallEnded, CallStarted, Row
+from laneway.testing.clock import VirtualClock, VirtualLoop, run_virtual
+from laneway.testing.watched import WatchedStore
+
+TICK_SECONDS = 0.0001
+"""How long a commit takes, in virtual time."""
+NO_LIMITS = Limits(call_seconds=inf, turn_seconds=inf)
+
+
+async def tick(_number: int, _rows: Sequence[Row]) -> None:
+    await asyncio.sleep(TICK_SECONDS)
+
+
+@dataclass(slots=True)
+class Counts:
+    """What was needed once the run was open."""
+
+    commits: int = 0
+    tasks: list[str] = field(default_factory=list)
+    timers: int = 0
+    """Handles of call_later and call_at that somebody else than the store's tick asked for."""
+    seconds: float = 0.0
+
+
+class CountingLoop(VirtualLoop):
+    """A loop that counts timer handles."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.timers = 0
+
+    def call_at(self, *args: Any, **kwargs: Any) -> asyncio.TimerHandle:
+        self.timers += 1
+        return super().call_at(*args, **kwargs)
+
+
+def counted(main: Coroutine[Any, Any, Counts]) -> Counts:
+    with asyncio.Runner(loop_factory=CountingLoop) as runner:
+        return runner.run(main)
+
+
+def step_tool(effect: Effect = Effect.PURE, **declared: Any) -> Tool[..., Any]:
+    async def step(position: int) -> int:
+        return position
+
+    return Tool.of(step, effect=effect, **declared)
+
+
+async def play(
+    replies: Sequence[Mapping[str, Any]],
+    tools: Sequence[Tool[..., Any]],
+    *,
+    limits: Limits = NO_LIMITS,
+    store: WatchedStore | None = None,
+) -> Counts:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, CountingLoop)
+    store = store or WatchedStore(before=tick)
+    counts = Counts()
+
+    def make_task(at: asyncio.AbstractEventLoop, work: Any, **options: Any) -> "asyncio.Task[Any]":
+        counts.tasks.append(work.__qualname__)
+        return asyncio.Task(work, loop=at, **options)
+
+    engine = Engine(tools, journal=store, limits=limits, clock=VirtualClock)
+    async with engine, engine.run("r") as run:
+        before = len(store.batches)
+        loop.timers = 0
+        loop.set_task_factory(make_task)
+        began = loop.time()
+        for reply in replies:
+            turn = await run.submit(reply)
+            assert {call.state for call in turn.calls} == {State.SUCCEEDED}
+        counts.seconds = loop.time() - began
+        loop.set_task_factory(None)
+        counts.commits = len(store.batches) - before
+        counts.timers = loop.timers - counts.commits
+    return counts
+
+
+def replies_of(workload: Workload) -> list[Mapping[str, Any]]:
+    return [payload(workload, turn) for turn in range(workload.turns)]
+
+
+def count(workload: Workload, **options: Any) -> Counts:
+    return counted(play(replies_of(workload), [step_tool()], **options))
+
+
+def test_a_turn_of_one_call_takes_two_commits() -> None:
+    counts = count(turn_of_one(turns=1))
+
+    assert counts.commits <= 2
+
+
+@pytest.mark.parametrize("n", [1, 499, 500, 501, 1000, 2500, 10_000])
+def test_independent_calls_share_their_commits(n: int) -> None:
+    counts = count(independent(n))
+
+    assert counts.commits <= 2 + 2 * n / 500
+
+
+@pytest.mark.parametrize("n", [2, 100, 500])
+def test_a_chain_takes_one_commit_a_link_and_one_to_begin(n: int) -> None:
+    counts = count(chain(n))
+
+    assert counts.commits <= n + 1
+
+
+def test_layers_take_one_commit_each_and_one_to_begin() -> None:
+    counts = count(layers(depth=20, width=50))
+
+    assert counts.commits <= 21
+
+
+def test_serial_lanes_of_equal_calls_move_on_together() -> None:
+    n, lanes = 1000, 50
+
+    async def nap(position: int) -> int:
+        await asyncio.sleep(0.001)
+        return position
+
+    tool = Tool.of(
+        nap,
+        effect=Effect.WRITE,
+        claims=lambda arguments: [f"lane:l{arguments['position'] % lanes}"],
+    )
+    reply = {
+        "calls": [{"id": f"c{n}", "tool": "nap", "arguments": {"position": n}} for n in range(n)]
+    }
+
+    counts = counted(play([reply], [tool]))
+
+    assert counts.commits <= 2 * n / lanes + 2
+    ideal = n / lanes * (0.001 + TICK_SECONDS)
+    assert counts.seconds <= ideal + 3 * TICK_SECONDS
+
+
+@pytest.mark.parametrize(
+    "workload", [independent(300), chain(100), layers(depth=5, width=20)], ids=lambda w: w.name
+)
+def test_a_call_costs_one_task(workload: Workload) -> None:
+    counts = count(workload)
+
+    bodies = [name for name in counts.tasks if name == "Bodies._live"]
+    others = [name for name in counts.tasks if name != "Bodies._live"]
+    assert len(bodies) == workload.total
+    assert len(others) <= 2, others
+
+
+def test_a_call_without_a_limit_costs_no_timer() -> None:
+    counts = count(independent(300))
+
+    assert counts.timers == 0
+
+
+def test_a_thousand_calls_with_a_limit_share_one_timer() -> None:
+    counts = count(independent(1000), limits=Limits())
+
+    assert counts.timers <= 3
+
+
+def test_a_timer_never_wakes_the_engine_while_work_is_runnable() -> None:
+    """The whole of a turn without waiting takes no time beside its commits."""
+    counts = count(layers(depth=5, width=20), limits=Limits())
+
+    assert counts.seconds == pytest.approx(counts.commits * TICK_SECONDS)
+
+
+def test_the_end_of_a_parent_and_the_start_of_its_children_are_one_commit() -> None:
+    store = WatchedStore(before=tick)
+
+    counted(play(replies_of(chain(10)), [step_tool()], store=store))
+
+    for batch in store.batches:
+        ended = [row.fact.call for row in batch if isinstance(row.fact, CallEnded)]
+        started = [row.fact.call for row in batch if isinstance(row.fact, CallStarted)]
+        if ended and ended != ["t1.10"]:
+            assert len(started) == 1
+
+
+def test_the_journal_counts_the_commits_that_held_facts() -> None:
+    async def main() -> tuple[int, int]:
+        store = WatchedStore(before=tick)
+        engine = Engine([step_tool()], journal=store, clock=VirtualClock)
+        async with engine, engine.run("r") as run:
+            for reply in replies_of(turn_of_one(turns=3)):
+                await run.submit(reply)
+            return engine.services.journal.commits, len(store.batches)
+
+    counted_by_journal, counted_by_store = run_virtual(main)
+
+    assert counted_by_journal == counted_by_store
