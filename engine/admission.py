@@ -16,7 +16,7 @@ from laneway.engine.failures import bad_claims, earlier_failed, outgrown, unread
 from laneway.engine.graph import CallGraph, Node, analyse
 from laneway.engine.live import LiveCall, LiveTurn
 from laneway.engine.providers.reply import Asked, Reply
-from laneway.engine.references import NOTHING, Unresolved, find, resolve
+from laneway.engine.references import NOTHING, Unresolved, find, resolve, unescaped
 from laneway.engine.services import Services
 from laneway.engine.tools import Checked, Tool
 from laneway.facts import TurnSubmitted
@@ -102,16 +102,17 @@ def _take_in(admission: Admission, at: int, asked: Asked, names: set[str]) -> No
     if failure is None and tool is not None:
         assert asked.arguments is not None
         references = find(asked.arguments, names, turn.referring, literal=tool.spec.literal)
+        known = asked.arguments
+        if references.escaped:
+            known = unescaped(known, references, names, turn.referring)
         outcome = (
-            tool.check(asked.arguments)
-            if references is NOTHING
-            else _check_known(tool, asked.arguments, references)
+            tool.check(known) if references is NOTHING else _check_known(tool, known, references)
         )
         if isinstance(outcome, Failure):
             failure = asked.cut or outcome
         else:
-            checked = outcome
             arguments = outcome.arguments
+            checked = None if references.references else outcome
             found = claims_of(tool, arguments, references, services, scheduler)
             if isinstance(found, Failure):
                 failure = found
@@ -121,7 +122,7 @@ def _take_in(admission: Admission, at: int, asked: Asked, names: set[str]) -> No
         id=call_id(turn.number, at + 1),
         provider_id=asked.id,
         tool=asked.name,
-        arguments=arguments,
+        arguments=_as_written(arguments, asked, references),
         text=asked.text,
         effect=tool.spec.effect if tool is not None else Effect.EXTERNAL,
         idempotent=tool.spec.idempotent if tool is not None else False,
@@ -136,7 +137,7 @@ def _take_in(admission: Admission, at: int, asked: Asked, names: set[str]) -> No
         scheduler=scheduler,
         claims=claims,
         arguments=arguments,
-        checked=checked if references is NOTHING else None,
+        checked=checked,
     )
     turn.calls.append(call)
     turn.by_name[asked.id] = call
@@ -151,6 +152,16 @@ def _take_in(admission: Admission, at: int, asked: Asked, names: set[str]) -> No
         claims=_conflicting(claims),
         out=failure is not None,
     )
+
+
+def _as_written(arguments: Any, asked: Asked, references: Unresolved) -> Any:
+    """The arguments for the record, in which escapes stay: whoever resumes reads them again."""
+    if not references.escaped or asked.arguments is None:
+        return arguments
+    return {
+        name: asked.arguments[name] if name in references.escaped else value
+        for name, value in arguments.items()
+    }
 
 
 def _check_known(
@@ -277,11 +288,14 @@ def complete(call: LiveCall) -> Failure | None:
     claims = claims_of(tool, checked.arguments, NOTHING, scheduler.services, scheduler)
     if isinstance(claims, Failure):
         return claims
-    # A lane makes no edges, so another one than was foreseen disturbs no order.
+    # A lane makes no edges, so another one than was foreseen disturbs no order; a run that is
+    # taken up may be serial now.
     wider = [
         claim
         for claim in claims
-        if not is_lane(claim.resource) and not _foreseen(claim, call.claims)
+        if not is_lane(claim.resource)
+        and claim is not scheduler.alone_in_run
+        and not _foreseen(claim, call.claims)
     ]
     if wider:
         return outgrown(wider, call.claims)

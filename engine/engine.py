@@ -15,6 +15,9 @@ from laneway.engine.clock import Clock, LoopClock
 from laneway.engine.deadlines import Deadlines
 from laneway.engine.live import LiveCall
 from laneway.engine.plain import whole_text
+from laneway.engine.preview import Preview, preview
+from laneway.engine.providers import parse
+from laneway.engine.providers.reply import Reply
 from laneway.engine.run import Run, uncancelled
 from laneway.engine.scheduler import Scheduler
 from laneway.engine.services import THREAD_LANE, Limits, Services
@@ -212,6 +215,29 @@ class Engine:
             resume_with=resume_with,
             settings=settings,
         )
+
+    async def plan(
+        self,
+        reply: object,
+        *,
+        provider: str | None = None,
+        mode: str = "build",
+        bound: Mapping[str, Any] | None = None,
+    ) -> Preview:
+        """Say what would become of an answer; nothing is executed and nothing journalled.
+
+        Args:
+            reply: as for `Run.submit`.
+            provider: as for `Run.submit`.
+            mode: the agent mode that policies see.
+            bound: as for `run`.
+
+        Raises:
+            PayloadError: the answer cannot be read.
+        """
+        parsed = reply if isinstance(reply, Reply) else parse(reply, provider=provider)
+        binding = {**self.bound, **(bound or {})}
+        return await preview(parsed, self.services, mode=mode, bound=binding)
 
     def definitions(self, provider: str) -> list[dict[str, Any]]:
         """The tools as a provider's request wants them.

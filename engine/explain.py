@@ -107,9 +107,7 @@ def _dependencies(call: LiveCall, turn: LiveTurn) -> tuple[Wait, ...]:
 
 def _lanes(call: LiveCall, scheduler: "Scheduler") -> tuple[Wait, ...]:
     lanes = scheduler.services.lanes
-    request, kind = (
-        (call.thread, "thread") if call.thread is not None else (call.request, "lane")
-    )
+    request, kind = (call.thread, "thread") if call.thread is not None else (call.request, "lane")
     if request is None or request.granted:
         return (Wait(kind="start", what="its start to be written down"),)
     return tuple(

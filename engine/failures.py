@@ -178,6 +178,14 @@ def rejected(by: str, reason: str) -> Failure:
     )
 
 
+APPROVAL_STALE = Failure(
+    code=Code.APPROVAL_EXPIRED,
+    message="The tool has changed since a human was asked about this call, so it is not what "
+    "they were asked about that would run now.",
+    hint="Ask for it again if it is still wanted: then a human is asked.",
+)
+
+
 APPROVAL_EXPIRED = Failure(
     code=Code.APPROVAL_EXPIRED,
     message="Nobody answered in time whether this call may run.",

@@ -4,6 +4,7 @@ Reads a reply; gives its graph, the conflicts with their reason, the faults and 
 text, JSON or Mermaid.
 """
 
+from collections.abc import Container
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ from laneway.engine import admission
 from laneway.engine.providers.reply import Reply
 from laneway.engine.scheduler import Scheduler
 from laneway.engine.services import Services
-from laneway.engine.step import judge
+from laneway.engine.step import Step
 from laneway.ids import CallId, RunId
 from laneway.journal.fold import RunView
 from laneway.journal.writer import RunLog
@@ -58,7 +59,9 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
         for edge in self.edges:
             arrow = "-.->" if edge.reason == "conflict" else "-->"
             label = edge.reason + (f" {edge.detail}" if edge.detail else "")
-            lines.append(f'    {_node(edge.source)} {arrow}|"{_quoted(label)}"| {_node(edge.target)}')
+            lines.append(
+                f'    {_node(edge.source)} {arrow}|"{_quoted(label)}"| {_node(edge.target)}'
+            )
         return "\n".join(lines)
 
     def __str__(self) -> str:
@@ -89,7 +92,7 @@ async def preview(reply: Reply, services: Services, *, mode: str, bound: dict[st
     calls: list[PreviewCall] = []
     for at, call in enumerate(coming.turn.calls):
         ended = coming.faults.get(at)
-        verdict = None if ended is not None else judge(call)
+        verdict = None if ended is not None else Step(scheduler).judge(call)
         calls.append(
             PreviewCall(
                 id=call.id,
@@ -103,12 +106,12 @@ async def preview(reply: Reply, services: Services, *, mode: str, bound: dict[st
             )
         )
     edges = tuple(coming.graph.edges)
-    return Preview(calls=tuple(calls), edges=edges, rounds=_rounds(coming.graph))
+    return Preview(calls=tuple(calls), edges=edges, rounds=_rounds(coming.graph, coming.faults))
 
 
-def _rounds(graph: admission.CallGraph) -> tuple[tuple[CallId, ...], ...]:
+def _rounds(graph: admission.CallGraph, faults: Container[int]) -> tuple[tuple[CallId, ...], ...]:
     waits = list(graph.waits)
-    ready = [at for at, count in enumerate(waits) if not count and at not in graph.faults]
+    ready = [at for at, count in enumerate(waits) if not count and at not in faults]
     rounds: list[tuple[CallId, ...]] = []
     while ready:
         rounds.append(tuple(graph.ids[at] for at in ready))
@@ -116,7 +119,7 @@ def _rounds(graph: admission.CallGraph) -> tuple[tuple[CallId, ...], ...]:
         for at in ready:
             for target, _ in graph.successors[at]:
                 waits[target] -= 1
-                if not waits[target] and target not in graph.faults:
+                if not waits[target] and target not in faults:
                     following.append(target)
         ready = sorted(following)
     return tuple(rounds)

@@ -11,7 +11,7 @@ code is full of `${HOME}`, so there a text refers to a call only where a call ha
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -46,6 +46,8 @@ class Unresolved(msgspec.Struct, frozen=True):
     references: tuple[Reference, ...] = ()
     faults: tuple[str, ...] = ()
     """Names and paths that lead nowhere, each as a sentence."""
+    escaped: frozenset[str] = frozenset()
+    """Parameters that hold a `$${` to be read as `${`, and no reference."""
 
     @property
     def parameters(self) -> frozenset[str]:
@@ -73,12 +75,16 @@ def find(
     """
     found: list[Reference] = []
     faults: list[str] = []
+    escaped: set[str] = set()
     for parameter, value in arguments.items():
         if parameter in literal:
             continue
         for source, path, whole in _mentions(value, names):
             where = _shortened(f"${{{source}{path}}}")
-            if source not in names:
+            if whole is None:
+                if referring.strict or source in names:
+                    escaped.add(parameter)
+            elif source not in names:
                 if referring.strict or whole:
                     faults.append(
                         f"argument {parameter!r} refers to {where}, but no call is named "
@@ -91,9 +97,28 @@ def find(
                 )
             else:
                 found.append(Reference(parameter, source, path))
-    if not found and not faults:
+    if not found and not faults and not escaped:
         return NOTHING
-    return Unresolved(tuple(found), tuple(faults))
+    escaped.difference_update(reference.parameter for reference in found)
+    return Unresolved(tuple(found), tuple(faults), frozenset(escaped))
+
+
+def unescaped(
+    arguments: Mapping[str, Any],
+    unresolved: Unresolved,
+    names: Collection[str],
+    referring: Referring,
+) -> dict[str, Any]:
+    """Read each `$${` in the parameters that hold no reference; the others stay as they are."""
+    filling = _Filling(names, _no_value, referring)
+    return {
+        parameter: filling.fill(value) if parameter in unresolved.escaped else value
+        for parameter, value in arguments.items()
+    }
+
+
+def _no_value(name: str) -> NoReturn:
+    raise AssertionError(f"{name} is a reference, in a parameter that holds none")
 
 
 def resolve(
@@ -155,12 +180,12 @@ def split(inner: str, names: Collection[str]) -> tuple[str, str]:
     return inner[:first], inner[first:]
 
 
-def _mentions(value: Any, names: Collection[str]) -> Iterator[tuple[str, str, bool]]:
+def _mentions(value: Any, names: Collection[str]) -> Iterator[tuple[str, str, bool | None]]:
+    """List source, path, and whether the reference is a whole value; None for an escape."""
     if isinstance(value, str):
         if "${" in value:
             for mention in OPENING.finditer(value):
-                if not mention[1]:
-                    yield *split(mention[2].strip(), names), False
+                yield *split(mention[2].strip(), names), None if mention[1] else False
     elif is_object(value):
         if is_whole(value):
             yield str(value[WHOLE]), _written(value.get("path")), True

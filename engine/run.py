@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from laneway.engine import admission
+from laneway.engine.explain import Explanation, explain
 from laneway.engine.failures import WITHDRAWN, Told, cancelled, found_failed
 from laneway.engine.live import LiveCall, LiveTurn
 from laneway.engine.plain import NotPlainError, plain, whole_text
@@ -169,6 +170,10 @@ class Run:
             if approval.answer is None
             and view.calls[approval.call].state is State.AWAITING_APPROVAL
         ]
+
+    def explain(self) -> tuple[Explanation, ...]:
+        """Say of every unfinished call what it waits for, since when, and what that waits for."""
+        return explain(self._live)
 
     def history(self) -> list[dict[str, Any]]:
         """Every assistant message with its results, and what `say` added, in the provider's form.

@@ -198,7 +198,7 @@ class Scheduler:
         """Stop everything that runs, park what waits, and see it all written down."""
         self.leaving = True
         turn = self.turn
-        if turn is not None and not turn.closed:
+        if turn is not None and not turn.closed and not turn.parked:
             moving = (State.QUEUED, State.RUNNING, State.BACKING_OFF)
             self.cancel(
                 [call for call in turn.calls if call.state in moving],

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from laneway.calls import Reason
 from laneway.engine.failures import (
+    APPROVAL_STALE,
     WITHDRAWN,
     Told,
     after_attempts,
@@ -22,6 +23,7 @@ from laneway.engine.failures import (
 from laneway.engine.live import LiveCall, LiveTurn
 from laneway.engine.services import THREAD, Services
 from laneway.facts import ApprovalAsked, CallEnded, CallQueued, CallStarted, Fact, TurnClosed
+from laneway.ids import ApprovalId
 from laneway.lanes.requests import Request
 from laneway.outcomes import Failure, Outcome
 from laneway.policies.approvals import approval_id, digest, expiry
@@ -71,7 +73,7 @@ class Step:
             if failure is not None:
                 self.end(call, State.FAILED, failure)
                 return
-        verdict = self._judge(call)
+        verdict = self.judge(call)
         if verdict.decision is Decision.ALLOW:
             self.queue(call, verdict.rule)
         elif verdict.decision is Decision.DENY:
@@ -91,15 +93,26 @@ class Step:
         if failure is not None:
             self.end(call, State.FAILED, after_attempts(call.attempt, call.record.effect, failure))
             return False
-        verdict = self._judge(call)
-        asked = call.approval is not None and verdict.decision is Decision.ASK
-        if asked or verdict.decision is Decision.ALLOW:
+        verdict = self.judge(call)
+        refusal: Failure | None = None
+        if call.approval is not None and not self._still_bound(call, call.approval):
+            refusal = APPROVAL_STALE
+        elif verdict.decision is Decision.DENY:
+            refusal = denied(verdict)
+        elif verdict.decision is Decision.ASK and call.approval is None:
+            refusal = asks_now(verdict)
+        if refusal is None:
             return True
-        refusal = denied(verdict) if verdict.decision is Decision.DENY else asks_now(verdict)
         self.end(call, State.DENIED, after_attempts(call.attempt, call.record.effect, refusal))
         return False
 
-    def _judge(self, call: LiveCall) -> Verdict:
+    def _still_bound(self, call: LiveCall, approval: ApprovalId) -> bool:
+        """Whether what a human was asked about is what would run now."""
+        asked = self.scheduler.log.view.approvals[approval].asked
+        return asked.digest == bound_digest(call)
+
+    def judge(self, call: LiveCall) -> Verdict:
+        """Ask the policy about the call as it would run now."""
         assert call.tool is not None
         spec = call.tool.spec
         question = Question(
@@ -329,4 +342,5 @@ class Step:
 def bound_digest(call: LiveCall) -> str:
     """What an approval of this call binds: tool, version, exact arguments, claims."""
     record = call.record
-    return digest(record.tool, record.tool_version, call.arguments, call.claims)
+    version = record.tool_version if call.tool is None else call.tool.spec.version
+    return digest(record.tool, version, call.arguments, call.claims)

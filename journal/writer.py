@@ -337,7 +337,10 @@ class Journal:
         self.broken = error
         refused = [*posts, *self._queue]
         self._queue.clear()
-        for log in list(self._logs):
+        logs = list(self._logs)
+        for log in logs:
+            log.broken = error  # Of all, before any is told: stopping one run moves others on.
+        for log in logs:
             self._break(log, error)
         self._refuse(refused, error)
 

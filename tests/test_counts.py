@@ -1,7 +1,7 @@
 """What a turn costs in commits, tasks and timers, counted on virtual time."""
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
@@ -41,9 +41,11 @@ class CountingLoop(VirtualLoop):
         super().__init__()
         self.timers = 0
 
-    def call_at(self, *args: Any, **kwargs: Any) -> asyncio.TimerHandle:
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: Any = None
+    ) -> asyncio.TimerHandle:
         self.timers += 1
-        return super().call_at(*args, **kwargs)
+        return super().call_at(when, callback, *args, context=context)
 
 
 def counted(main: Coroutine[Any, Any, Counts]) -> Counts:

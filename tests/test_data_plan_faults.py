@@ -1,4 +1,4 @@
-"""Plans as models wrote them, faults and all, and recast plans that are only links: all of them end."""
+"""Plans as models wrote them, faults and all, and plans that are only links: all of them end."""
 
 import asyncio
 import json
@@ -63,7 +63,9 @@ def named(error: PlanError) -> set[str]:
 
 
 def is_cyclic(parents: Sequence[Sequence[int]]) -> bool:
-    graph = nx.DiGraph((source, at) for at, sources in enumerate(parents) for source in sources)
+    graph: Any = nx.DiGraph(
+        (source, at) for at, sources in enumerate(parents) for source in sources
+    )
     return not nx.is_directed_acyclic_graph(graph)
 
 
@@ -82,7 +84,11 @@ def engine_of(names: Sequence[str]) -> Engine:
     return Engine(
         [
             Tool.from_schema(
-                one_second, name=legal(name), schema={"type": "object"}, effect=Effect.PURE, claims=[]
+                one_second,
+                name=legal(name),
+                schema={"type": "object"},
+                effect=Effect.PURE,
+                claims=[],
             )
             for name in dict.fromkeys(names)
         ],

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="SIGKILL and fork are
 
 SRC = Path(__file__).resolve().parent.parent / "src"
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(SRC), "COLUMNS": "80"}
-HANG_SECONDS = 60
+HANG_SECONDS = 50
 
 # A warm interpreter that forks: every demo and every resume is a process of its own, and none of
 # them pays for the imports. Two of them share the commits, for two cores; every third commit is

@@ -26,10 +26,11 @@ def main() -> None:
     try:
         from laneway.engine.cli.app import app  # noqa: PLC0415 - the extra may be missing
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in EXTRA:
+        package = (error.name or "").partition(".")[0]
+        if package not in EXTRA:
             raise
         print(
-            f"laneway: the command line needs the package {error.name}; "
+            f"laneway: the command line needs the package {package}; "
             "install it with: pip install 'laneway[cli]'",
             file=sys.stderr,
         )

@@ -17,7 +17,10 @@ MAX_NESTED = 100
 
 _SPACE = re.compile(r"\s*")
 _TEXT = re.compile(r""""((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'""", re.DOTALL)
-_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(.))", re.DOTALL)
+_HEX = "[0-9a-fA-F]"
+_ESCAPE = re.compile(
+    rf"\\(?:u({_HEX}{{4}})|U(00(?:0{_HEX}|10){_HEX}{{4}})|x({_HEX}{{2}})|(.))", re.DOTALL
+)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "\n": ""}
 _ESCAPES.update({letter: letter for letter in "\\/\"'"})
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
@@ -165,7 +168,7 @@ def _unescaped(inner: str) -> str:
 
 
 def _character(escape: re.Match[str]) -> str:
-    code = escape[1] or escape[2]
+    code = escape[1] or escape[2] or escape[3]
     if code:
         return chr(int(code, 16))
-    return _ESCAPES.get(escape[3], escape[0])
+    return _ESCAPES.get(escape[4], escape[0])

@@ -16,12 +16,10 @@ from typing import Any
 
 from laneway.engine.kinds import is_list, is_object
 from laneway.engine.providers.literals import UnreadableError, read_call_arguments
-from laneway.engine.providers.notation import Notation, Referred, rewritten
+from laneway.engine.providers.notation import Notation, Referred, as_plan, rewritten
 from laneway.engine.providers.payload import arguments_of, described, opened
-from laneway.engine.providers.plan import PlanForm
 from laneway.engine.providers.reply import Reply
 from laneway.engine.telling import excerpt
-from laneway.errors import PlanError
 
 JOIN = "join"
 
@@ -55,10 +53,10 @@ def read_llmcompiler_plan(
     """
     reader = _Reader()
     written = list(reader.lines(plan) if isinstance(plan, str) else reader.items(plan))
+    if isinstance(plan, str) and not written and not reader.faults:
+        reader.faults.append("no call was found; write one a line, 1. tool(arguments)")
     calls = reader.calls(written, parameters or {})
-    if reader.faults:
-        raise PlanError(reader.faults)
-    return PlanForm().parse({"calls": calls})
+    return as_plan(calls, reader.faults)
 
 
 class _Written:
@@ -142,8 +140,6 @@ class _Reader:
         """Translate into Laneway's form."""
         if written and written[-1].tool == JOIN:
             written = written[:-1]
-        elif not written and not self.faults:
-            self.faults.append("no call was found; write one a line, 1. tool(arguments)")
         self._numbers = {call.number for call in written}
         notation = Notation(pattern=_REFERENCE, read=self._read, literal=_unescaped)
         calls: list[dict[str, Any]] = []

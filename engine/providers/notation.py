@@ -6,13 +6,16 @@ Laneway would take for a reference by accident is escaped, so that it arrives as
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
 from laneway.engine.kinds import is_list, is_object
+from laneway.engine.providers.plan import PlanForm
+from laneway.engine.providers.reply import Reply
 from laneway.engine.references import is_whole
+from laneway.errors import PlanError
 
 _LOOKS_LIKE_OURS = re.compile(r"\$\{(?=[^{}]*\})")
 
@@ -36,6 +39,21 @@ class Notation(msgspec.Struct, frozen=True, kw_only=True):
     read: Callable[[re.Match[str], str], Referred | None]
     literal: Callable[[str], str] = str
     """Makes of the text between two references what it stands for: undoes escapes."""
+
+
+def as_plan(calls: Sequence[object], faults: Sequence[str]) -> Reply:
+    """Read translated calls as a plan of our own.
+
+    Raises:
+        PlanError: there are faults, or the calls have faults of form; all are named together.
+    """
+    try:
+        reply = PlanForm().parse({"calls": calls})
+    except PlanError as error:
+        raise PlanError([*faults, *error.faults]) from None
+    if faults:
+        raise PlanError(faults)
+    return reply
 
 
 def rewritten(value: Any, where: str, notation: Notation, faults: list[str]) -> Any:

@@ -13,13 +13,13 @@ Benchmarking Large Language Models for Task Automation", 2023.
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from laneway.engine.kinds import is_list, is_object
-from laneway.engine.providers.notation import Notation, Referred, rewritten
+from laneway.engine.providers.links import NamedLinks, cycles, name_of
+from laneway.engine.providers.notation import Notation, Referred, as_plan, rewritten
 from laneway.engine.providers.payload import arguments_of, described, opened
-from laneway.engine.providers.plan import PlanForm
 from laneway.engine.providers.reply import Reply
 from laneway.engine.telling import excerpt
 from laneway.errors import PlanError
@@ -28,21 +28,17 @@ NODES = ("task_nodes", "nodes", "calls")
 LINKS = ("task_links", "links")
 TOOL = ("task", "tool", "name")
 """What nodes, links and a node's tool may be called; the first is TaskBench's own word."""
-MAX_PAIRS = 100_000
-"""Of nodes that the links of one plan may fit: a short list of links by name can fit very many."""
 
 _SPEAKS_OF_A_NODE = re.compile(r"<(?:node|output|result|generated)[^<>]*>")
 _NODE = re.compile(r"<node-([0-9]+)>")
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9_.:/-]")
-_SHOWN = 8
-
-Link = tuple[str, str]
 
 
 def read_taskbench_plan(
     record: Mapping[str, Any],
     *,
-    tools: Collection[str] | Mapping[str, Sequence[str]] | None = None,
+    tools: Collection[str] | None = None,
+    parameters: Mapping[str, Sequence[str]] | None = None,
 ) -> Reply:
     """Read a plan of nodes and links.
 
@@ -57,34 +53,28 @@ def read_taskbench_plan(
         record: nodes under `task_nodes` (or `nodes`, `calls`), each with `task` (or `tool`, `name`)
             and `arguments`; links under `task_links` (or `links`), as `{"source", "target"}` or
             pairs. Whatever else it holds is not looked at.
-        tools: the names of the tools there are, as TaskBench writes them or as they are registered;
-            as a mapping, with their parameters in order.
+        tools: the names of the tools there are; None does without the check.
+        parameters: of each tool, in order. Names are as TaskBench writes them or as registered.
 
     Raises:
         PlanError: names every fault: self reference, unknown reference, malformed reference, cycle,
-            link to unknown node, self link, malformed link, arguments that are not a list, and
-            unknown tool, where `tools` is given.
+            link to unknown node, self link, malformed link, links that fit more than MAX_PAIRS
+            pairs, arguments that are not a list, and unknown tool, where `tools` is given.
     """
     nodes = _listed(record, NODES)
-    reader = _Nodes(nodes, tools)
+    reader = _Nodes(nodes, tools, parameters or {})
     calls = [reader.call(at, opened(node)) for at, node in enumerate(nodes)]
-    links = _Links(_listed(record, LINKS, needed=False), reader.names)
+    links = NamedLinks(_listed(record, LINKS, needed=False), reader.names)
     linked = links.parents()
     by_reference = any(reader.referred)
-    faults = [*reader.faults, *links.faults, *_cycles(reader.referred, "references")]
+    faults = [*reader.faults, *links.faults, *cycles(reader.referred, "references")]
     if not (by_reference and links.ambiguous):
-        faults += _cycles(linked, "links")
-    if faults:
-        raise PlanError(faults)
+        faults += cycles(linked, "links")
     if not by_reference:
         for call, sources in zip(calls, linked, strict=True):
             if is_object(call) and sources:
-                call["needs"] = [_name(source) for source in sorted(sources)]
-    return PlanForm().parse({"calls": calls})
-
-
-def _name(at: int) -> str:
-    return f"node-{at}"
+                call["needs"] = [name_of(source) for source in sorted(sources)]
+    return as_plan(calls, faults)
 
 
 def _legal(tool: str) -> str:
@@ -105,7 +95,10 @@ class _Nodes:
     """One pass over the nodes: makes each a call, and gathers references and faults."""
 
     def __init__(
-        self, nodes: Sequence[Any], tools: Collection[str] | Mapping[str, Sequence[str]] | None
+        self,
+        nodes: Sequence[Any],
+        tools: Collection[str] | None,
+        parameters: Mapping[str, Sequence[str]],
     ) -> None:
         self.faults: list[str] = []
         self.names: list[str] = []
@@ -113,9 +106,7 @@ class _Nodes:
         self.referred: list[set[int]] = [set() for _ in nodes]
         """For each node, the nodes that its arguments refer to; never itself."""
         self._tools = None if tools is None else {_legal(name) for name in tools}
-        self._parameters: dict[str, Sequence[str]] = {}
-        if isinstance(tools, Mapping):
-            self._parameters = {_legal(name): parameters for name, parameters in tools.items()}
+        self._parameters = {_legal(name): given for name, given in parameters.items()}
         self._place = {str(at): at for at in range(len(nodes))}
         self._at = 0
         self._notation = Notation(pattern=_SPEAKS_OF_A_NODE, read=self._read)
@@ -130,7 +121,7 @@ class _Nodes:
             self.names.append("")
             return {"tool": tool}  # as above
         self.names.append(tool)
-        call: dict[str, Any] = {"id": _name(at), "tool": _legal(tool)}
+        call: dict[str, Any] = {"id": name_of(at), "tool": _legal(tool)}
         if self._tools is not None and call["tool"] not in self._tools:
             self._blame(f"unknown tool {excerpt(tool)}")
         given = arguments_of(node.get("arguments"))
@@ -157,10 +148,10 @@ class _Nodes:
             self._blame(f"self reference {mention[0]}; nodes count from 0", where)
             return None
         self.referred[self._at].add(source)
-        return Referred(_name(source))
+        return Referred(name_of(source))
 
     def _where(self) -> str:
-        return f"{_name(self._at)} ({self.names[self._at]})"
+        return f"{name_of(self._at)} ({self.names[self._at]})"
 
     def _blame(self, fault: str, where: str = "") -> None:
         self.faults.append(f"{where or self._where()}: {fault}")
@@ -184,80 +175,3 @@ def _is_named(one: object) -> bool:
         and isinstance(one["name"], str)
         and bool(one["name"])
     )
-
-
-class _Links:
-    """The links between nodes, by the names of their tools."""
-
-    def __init__(self, given: Iterable[Any], names: Sequence[str]) -> None:
-        self.faults: list[str] = []
-        self._nodes: dict[str, list[int]] = {}
-        for at, name in enumerate(names):
-            self._nodes.setdefault(name, []).append(at)
-        self._links = list(dict.fromkeys(self._sound(given)))
-        self._count = len(names)
-        self.ambiguous = any(len(self._nodes[end]) > 1 for link in self._links for end in link)
-        """Whether a link fits several pairs of nodes."""
-
-    def parents(self) -> list[set[int]]:
-        """For each node, the nodes that links order before it."""
-        found: list[set[int]] = [set() for _ in range(self._count)]
-        drawn = 0
-        for source, target in self._links:
-            sources, targets = self._nodes[source], self._nodes[target]
-            drawn += len(sources) * len(targets)
-            if drawn > MAX_PAIRS:
-                self.faults.append(
-                    f"links: more than {MAX_PAIRS} pairs of nodes fit; refer to nodes in arguments"
-                )
-                break
-            pairs = [(a, b) for a in sources for b in targets]
-            listed = [(a, b) for a, b in pairs if a < b]
-            for a, b in listed if listed and len(pairs) > 1 else pairs:
-                found[b].add(a)
-        return found
-
-    def _sound(self, given: Iterable[Any]) -> Iterator[Link]:
-        for at, link in enumerate(given):
-            ends = _ends(opened(link))
-            if ends is None:
-                self._blame(at, f"malformed link, {described(link)}; it joins two tools")
-            elif unknown := [end for end in ends if self._is_unknown(end)]:
-                names = " and ".join(described(end) for end in unknown)
-                self._blame(at, f"link to unknown node, {names} is no tool of a node")
-            elif ends[0] == ends[1] and len(self._nodes[ends[0]]) == 1:
-                self._blame(at, f"self link, {ends[0]} stands at both ends")
-            else:
-                yield ends
-
-    def _is_unknown(self, end: object) -> bool:
-        return not isinstance(end, str) or end not in self._nodes
-
-    def _blame(self, at: int, fault: str) -> None:
-        self.faults.append(f"links[{at}]: {fault}")
-
-
-def _ends(link: object) -> tuple[Any, Any] | None:
-    if is_object(link):
-        link = [link.get("source"), link.get("target")]
-    if not is_list(link) or len(link) != len(("source", "target")) or None in link:
-        return None
-    return link[0], link[1]
-
-
-def _cycles(parents: Sequence[set[int]], what: str) -> list[str]:
-    """Name the nodes of each cycle (Tarjan 1972)."""
-    import networkx as nx  # noqa: PLC0415 - half a second that not every program needs
-
-    graph: nx.DiGraph[int] = nx.DiGraph()
-    graph.add_edges_from(
-        (source, target) for target, sources in enumerate(parents) for source in sources
-    )
-    found: list[str] = []
-    for component in nx.strongly_connected_components(graph):
-        if len(component) > 1:
-            members = sorted(component)
-            more = f" and {len(members) - _SHOWN} more" if len(members) > _SHOWN else ""
-            names = ", ".join(_name(at) for at in members[:_SHOWN])
-            found.append(f"{names}{more}: cycle in {what}, each waits for another of them")
-    return sorted(found)

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 
-MOST_MATCHES = 200
+MOST_MATCHES = 100
 MOST_CHARACTERS = 300
 """Of one line that is shown."""
 MOST_BYTES = 5_000_000

@@ -41,8 +41,7 @@ class Output(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         """Nobody holds the other end any more."""
-        if not self.ended.done():
-            self.ended.set_result(None)
+        self.ended.set_result(None)
 
     @property
     def is_cut(self) -> bool:
