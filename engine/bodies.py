@@ -46,26 +46,27 @@ class Bodies:
 
     def launch(self, call: LiveCall) -> None:
         """Enter the body, in a task of its own; the start of the call is durable."""
-        task = call.task = self._loop.create_task(self._live(call))
+        task = call.task = _BodyTask(self._live(call), loop=self._loop)
+        task.call = call
         self.tasks.add(task)
 
     async def _live(self, call: LiveCall) -> None:
         task = call.task
-        assert task is not None
+        assert isinstance(task, _BodyTask)
+        task.begun = True
         result: Returned | Raised | None = None
-        try:
-            if call.told is None:
-                limit = self.limit_of(call)
-                if limit != inf:
-                    call.due = self.services.clock.monotonic() + limit
-                    self.services.deadlines.watch(call)
-                call.entered = True
-                result = await enter(call, self.services.threads)
+        if call.told is None:
+            limit = self.limit_of(call)
+            if limit != inf:
+                call.due = self.services.clock.monotonic() + limit
+                self.services.deadlines.watch(call)
+            call.entered = True
+            result = await enter(call, self.services.threads)
+        if call.running is None:
             self._over(call, result)
-        except BaseException as error:  # noqa: BLE001 - a fault of the engine: nothing may hang on it
-            self.scheduler.failed(error)
-        finally:
-            self.tasks.discard(task)
+        else:
+            self._outlived(call, call.running)
+        self.tasks.discard(task)
 
     def limit_of(self, call: LiveCall) -> float:
         """How long the body may take, in seconds."""
@@ -79,23 +80,21 @@ class Bodies:
         """Tell a started call to stop. A thread can't be told: its call is given up at once."""
         if call.stop is not None:
             call.stop.asked = True
-        if call.in_thread:
+        if call.running is not None:
             self.give_up(call)
         elif call.entered:
             assert call.task is not None
             call.task.cancel()
             call.due = self.services.clock.monotonic() + self.services.limits.grace_seconds
             self.services.deadlines.watch(call)
-        elif call.task is not None and call.task.cancelling():
-            self._over(call, None)  # Cancelled from outside before it began, it never says so.
-        # Else its start is on its way to the disk, and it will find that it has been told.
+        # Else it has not been entered yet, and will find that it has been told.
 
     def give_up(self, call: LiveCall) -> None:
         """The body won't stop: the call ends, its claims stay held until the body has stopped."""
         assert call.told is not None
         step = Step(self.scheduler)
         self.stuck[call] = self.services.clock.monotonic()
-        if call.in_thread:
+        if call.running is not None:
             call.gave_up_thread = True
             threads = self.services.threads
             threads.stuck += 1
@@ -106,13 +105,9 @@ class Bodies:
 
     async def stopped(self) -> None:
         """Wait until every body has stopped or been given up."""
-        while waiting := self._unfinished() - {call.task for call in self.stuck}:
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED, timeout=0.1)
-
-    def _unfinished(self) -> set[asyncio.Task[None]]:
-        """The tasks that are not done; one that was cancelled before it began never says so."""
-        self.tasks = {task for task in self.tasks if not task.done()}
-        return self.tasks
+        # Giving a body up ends no task, so that has to be looked for.
+        while waiting := self.tasks - {call.task for call in self.stuck}:
+            await asyncio.wait(waiting, timeout=0.1)
 
     def abandon(self) -> None:
         """Cancel whatever is left, without waiting: the loop's teardown does."""
@@ -122,11 +117,27 @@ class Bodies:
 
     # Over
 
+    def _outlived(self, call: LiveCall, running: "asyncio.Future[Returned | Raised]") -> None:
+        """The task was cancelled from outside; no thread can be, so it is one that won't stop."""
+        if call.outcome is None and not self.abandoned:
+            call.told = call.told or CLOSING
+            self.give_up(call)
+        running.add_done_callback(lambda done: self._over(call, done.result()))
+
     def _over(self, call: LiveCall, result: Returned | Raised | None) -> None:
         """The body has really stopped."""
         if self.abandoned:
             return
+        try:
+            self._stopped(call, result)
+        except BaseException as error:  # noqa: BLE001 - a fault of the engine: nothing may hang on it
+            self.scheduler.failed(error)
+
+    def _stopped(self, call: LiveCall, result: Returned | Raised | None) -> None:
         self.services.deadlines.forget(call)
+        call.running = None
+        if isinstance(result, Raised) and isinstance(result.error, KeyboardInterrupt):
+            self.scheduler.interrupted(result.error)
         step = Step(self.scheduler)
         if call.outcome is not None:
             self._late(step, call, result)
@@ -161,9 +172,8 @@ class Bodies:
     def _raised(self, step: Step, call: LiveCall, error: BaseException) -> None:
         if isinstance(error, KeyboardInterrupt):
             step.end_told(call, INTERRUPTED)
-            self.scheduler.interrupted(error)
         elif isinstance(error, asyncio.CancelledError) and _cancelled_from_outside():
-            step.end_told(call, cancelled("the event loop is closing"))
+            step.end_told(call, CLOSING)
         elif not self._again(step, call, error):
             record = call.record
             state, failure = raised(
@@ -204,6 +214,21 @@ class Bodies:
 
 
 INTERRUPTED: Told = cancelled("the user interrupted the program")
+CLOSING: Told = cancelled("the event loop is closing")
+
+
+class _BodyTask(asyncio.Task[None]):
+    """A call's own task; cancelled before it began, it would be gone without a word."""
+
+    call: LiveCall
+    begun = False
+
+    def cancel(self, msg: object = None) -> bool:
+        """Cancel the body; one that has not been entered will not be."""
+        if self.begun:
+            return super().cancel(msg)
+        self.call.told = self.call.told or CLOSING
+        return False
 
 
 def _cancelled_from_outside() -> bool:

@@ -4,6 +4,7 @@ Reads declarations; gives the source that the admission of a call asks for claim
 the widest that they may become.
 """
 
+import copy
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -156,7 +157,8 @@ class _Known(Mapping[str, Any]):
         if name in self._unresolved:
             self.missed = True
             raise KeyError(name)
-        return self._arguments[name]
+        value = self._arguments[name]
+        return copy.deepcopy(value) if isinstance(value, (dict, list)) else value
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._arguments)

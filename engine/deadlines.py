@@ -67,7 +67,8 @@ class Deadlines:
         passed.sort(key=_due)
         self._watched.difference_update(passed)
         for limited in passed:
-            limited.expired()
+            if limited.due <= now:  # Else one that passed before it has given it more time.
+                limited.expired()
         if self._watched:
             earliest = min(map(_due, self._watched))
             if earliest < self._armed:

@@ -212,7 +212,7 @@ class Engine:
             mode=mode,
             bound=bound or {},
             parallel=parallel,
-            resume_with=resume_with,
+            resume_with=whole_text(resume_with),
             settings=settings,
         )
 

@@ -25,7 +25,11 @@ async def enter(call: "LiveCall", threads: ToolThreads) -> Returned | Raised:
         if not tool.spec.sync:
             return Returned(await tool.function(**kwargs))
         value = await _in_thread(call, partial(tool.function, **kwargs), threads)
-        return Returned(await value if inspect.isawaitable(value) else value)
+        if not inspect.isawaitable(value):
+            return Returned(value)
+        if call.told is not None:
+            return Raised(_not_awaited(value))
+        return Returned(await value)
     # A tool's failure is a value, whatever it raised: SystemExit, CancelledError and
     # KeyboardInterrupt are told apart by the scheduler, which knows whether it asked for a stop.
     except BaseException as error:  # noqa: BLE001
@@ -34,13 +38,24 @@ async def enter(call: "LiveCall", threads: ToolThreads) -> Returned | Raised:
 
 async def _in_thread(call: "LiveCall", work: Callable[[], Any], threads: ToolThreads) -> Any:
     """Run in a thread, to its end: a call told to stop is given up, since no thread can be."""
-    running = threads.run(work)
-    call.in_thread = True
-    result = await asyncio.shield(running)
-    call.in_thread = False
+    running = call.running = threads.run(work)
+    try:
+        result = await asyncio.shield(running)
+    except asyncio.CancelledError:
+        if not running.done():
+            raise  # The thread goes on; whoever owns the task sees it by `running`.
+        result = running.result()
+    call.running = None
     if isinstance(result, Raised):
         raise result.error
     return result.value
+
+
+def _not_awaited(value: Any) -> asyncio.CancelledError:
+    """Drop what a thread gave back to be awaited, after its call had been given up."""
+    if inspect.iscoroutine(value):
+        value.close()
+    return asyncio.CancelledError()
 
 
 def context_of(call: "LiveCall") -> ToolContext:

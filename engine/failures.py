@@ -248,7 +248,7 @@ def outgrown(wider: Sequence[Claim], foreseen: Sequence[Claim]) -> Failure:
     return Failure(
         code=Code.BAD_REFERENCE,
         message=(
-            f"With its references resolved the call claims {_listed(', ', wider)}, which goes "
+            f"Now that all is known of it the call claims {_listed(', ', wider)}, which goes "
             f"beyond {_listed(', ', foreseen)}, for which its place was chosen."
         ),
         hint="Ask for it in a turn of its own, with the values written out.",

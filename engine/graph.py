@@ -5,8 +5,9 @@ claims; gives a networkx DiGraph for analysis and pictures, and flat lists for t
 faults of the graph are named here, before anything runs.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -188,14 +189,14 @@ def _dangling(node: Node, name: str, place: Mapping[str, int]) -> Failure:
     return Failure(
         code=Code.BAD_REFERENCE,
         message=f"{node.name} depends on {name!r}, but no call has that name.",
-        hint=f"The calls of this turn are: {_shown(list(place))}.",
+        hint=f"The calls of this turn are: {_shown(place)}.",
     )
 
 
-def _shown(names: Sequence[str]) -> str:
+def _shown(names: Collection[str]) -> str:
     """List names, but not thousands of them in each of thousands of messages."""
     more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return ", ".join(names[:_MOST_NAMES]) + more
+    return ", ".join(islice(names, _MOST_NAMES)) + more
 
 
 _MOST_NAMES = 20

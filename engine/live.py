@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 Successors = Sequence[tuple["LiveCall", Reason]]
 _NO_SUCCESSORS: tuple[()] = ()
+_DIGITS = 9
+"""Of the largest number that the name of a call may hold."""
 
 
 class LiveCall(msgspec.Struct, eq=False, kw_only=True):
@@ -60,7 +62,8 @@ class LiveCall(msgspec.Struct, eq=False, kw_only=True):
     due: float = inf
     entered: bool = False
     """The body of this attempt has been entered."""
-    in_thread: bool = False
+    running: "asyncio.Future[Any] | None" = None
+    """Of the thread that is in its body."""
     gave_up_thread: bool = False
     rule: str = ""
     approval: ApprovalId | None = None
@@ -103,6 +106,7 @@ class LiveTurn:
         "closed",
         "due",
         "humans",
+        "left_seconds",
         "limit_seconds",
         "names",
         "number",
@@ -110,6 +114,7 @@ class LiveTurn:
         "parked",
         "quiet",
         "referring",
+        "rests",
         "scheduler",
         "seq",
         "uncertain",
@@ -141,6 +146,9 @@ class LiveTurn:
         """The host closes the turn: no human is asked any more."""
         self.due = inf
         self.limit_seconds = inf
+        self.rests = False
+        """Its clock stands, since only humans are awaited, with `left_seconds` on it."""
+        self.left_seconds = inf
         self.seq = 0
         """Of the last fact that ended something in the turn, kept or on its way."""
         self.quiet: list[asyncio.Future[None]] = []
@@ -148,7 +156,12 @@ class LiveTurn:
 
     def by_id(self, name: str) -> LiveCall | None:
         """Find a call by Laneway's own name of it."""
-        return next((call for call in self.calls if call.id == name), None)
+        turn, _, place = name.rpartition(".")
+        if turn != f"t{self.number}" or not place.isdecimal() or len(place) > _DIGITS:
+            return None
+        at = int(place)
+        found = self.calls[at - 1] if 0 < at <= len(self.calls) else None
+        return found if found is not None and found.id == name else None
 
     @property
     def is_quiet(self) -> bool:

@@ -83,6 +83,12 @@ class Scheduler:
 
     async def admit(self, admission: Admission) -> None:
         """Take a turn in, slice by slice; the fact that announces it goes down with the first."""
+        try:
+            await self._admit(admission)
+        except Exception as error:  # noqa: BLE001 - a fault of the engine: nothing may hang on it
+            self.failed(error)
+
+    async def _admit(self, admission: Admission) -> None:
         turn = self.turn = admission.turn
         turn.open = len(turn.calls)
         self._limit(turn)

@@ -125,7 +125,8 @@ class Step:
             asks=spec.approval,
         )
         try:
-            return self.services.policy.decide(question)
+            verdict = self.services.policy.decide(question)
+            return verdict if isinstance(verdict, Verdict) else _no_verdict(verdict)
         except Exception as error:  # noqa: BLE001 - a host's own policy: what it cannot judge does not run
             return Verdict(
                 Decision.DENY,

@@ -185,6 +185,7 @@ class Tool(Generic[P, R]):
             UsageError: a provider that is not known.
             ToolError: the provider does not take the tool's name.
         """
+        see_that_known(provider)
         spec = self.spec
         if not NARROW_NAME.fullmatch(spec.name):
             raise ToolError(
@@ -194,19 +195,27 @@ class Tool(Generic[P, R]):
             )
         schema = copy.deepcopy(spec.schema)
         told = {"name": spec.name, "description": spec.description}
-        match provider:
-            case "openai-chat":
-                return {"type": "function", "function": {**told, "parameters": schema}}
-            case "anthropic-messages":
-                return {**told, "input_schema": schema}
-            case _:
-                raise UsageError(
-                    f"no form of a tool definition is known for {provider!r} (known: "
-                    "openai-chat, anthropic-messages)"
-                )
+        if provider == "openai-chat":
+            return {"type": "function", "function": {**told, "parameters": schema}}
+        return {**told, "input_schema": schema}
 
     def _refused(self, found: Any) -> Failure:
         return invalid(self.spec.name, found, self.spec.schema)
+
+
+def see_that_known(provider: str) -> None:
+    """See that there is a form of tool definitions for a provider.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if provider not in _FORMS:
+        raise UsageError(
+            f"no form of a tool definition is known for {provider!r} (known: {', '.join(_FORMS)})"
+        )
+
+
+_FORMS = ("openai-chat", "anthropic-messages")
 
 
 def _begin(function: object, said: Declarations) -> tuple[Callee, str, frozenset[str]]:

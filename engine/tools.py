@@ -18,7 +18,7 @@ from laneway.engine.callables import Bound
 from laneway.engine.checking import Checked
 from laneway.engine.spec import Declarations, ToolSpec
 from laneway.engine.telling import excerpt
-from laneway.engine.tool import Tool, tool
+from laneway.engine.tool import Tool, see_that_known, tool
 from laneway.errors import ToolError, UsageError
 from laneway.outcomes import Code, Failure
 
@@ -102,6 +102,7 @@ class Toolset:
         Raises:
             UsageError: a provider that is not known.
         """
+        see_that_known(provider)
         return [one.definition(provider) for one in self]
 
     def require_bound(self, bound: Collection[str]) -> None:

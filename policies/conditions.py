@@ -94,6 +94,9 @@ def compile_rule(rule: Rule, label: str, modes: Collection[str], /) -> Compiled:
     """
     if not (rule.tools or rule.effects or rule.modes or rule.arguments or rule.claims):
         raise RuleFault((), 'it applies to every call; if that is meant, say tools = ["*"]')
+    for key, text in (("name", rule.name), ("reason", rule.reason)):
+        if not _is_whole(text):
+            raise RuleFault((key,), f"{key} holds half a character, which no journal can keep")
     check_names("decision", "decision", [rule.decision], list(Decision))
     grants = rule.decision == Decision.ALLOW
     if rule.without_asking and not grants:
@@ -114,6 +117,14 @@ def compile_rule(rule: Rule, label: str, modes: Collection[str], /) -> Compiled:
         tool_patterns=tuple(rule.tools),
         without_asking=rule.without_asking,
     )
+
+
+def _is_whole(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def check_names(key: str, kind: str, names: Sequence[str], known: Collection[str], /) -> None:

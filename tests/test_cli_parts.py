@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from laneway import Effect, Engine, Limits, Tool, tool
+from laneway.calls import CallRecord
 from laneway.engine.cli import terminal as terminal_module
 from laneway.engine.cli.progress import Progress
 from laneway.engine.cli.shown import ShownRun, show_run, workspace_of
@@ -19,12 +20,19 @@ from laneway.engine.cli.terminal import Terminal, program
 from laneway.engine.cli.tree import shortened, tree_lines
 from laneway.engine.cli.wording import brief, call_text, outcome_text, said_in, seconds_text
 from laneway.engine.run import Run
-from laneway.facts import CallQueued, CallStarted, Driver, MessageSaid, Row, RunOpened, RunTaken, TurnSubmitted
-from laneway.ids import RunId
+from laneway.facts import (
+    CallQueued,
+    CallStarted,
+    Driver,
+    MessageSaid,
+    Row,
+    RunOpened,
+    RunTaken,
+    TurnSubmitted,
+)
+from laneway.ids import CallId, RunId
 from laneway.journal.memory import MemoryStore
 from laneway.journal.store import JournalStore
-from laneway.calls import CallRecord
-from laneway.ids import CallId
 from laneway.outcomes import Code, Failure, Success
 from laneway.testing.journal_contract import JournalStoreContract
 

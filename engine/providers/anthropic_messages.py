@@ -227,16 +227,14 @@ def _result(answer: Answer) -> Message:
     return result
 
 
-def _blocks_of(message: Message) -> list[Message]:
-    content = message["content"]
+def _blocks_of(message: Message) -> list[Any]:
+    content = message.get("content")
     return content if is_list(content) else [{"type": "text", "text": content}]
 
 
 def _holds_results(message: Message) -> bool:
-    return message["role"] == "user" and any(
-        block.get("type") == "tool_result" for block in _blocks_of(message)
-    )
+    return message["role"] == "user" and not all(map(_is_no_result, _blocks_of(message)))
 
 
-def _is_no_result(block: Message) -> bool:
-    return block.get("type") != "tool_result"
+def _is_no_result(block: object) -> bool:
+    return not is_object(block) or block.get("type") != "tool_result"

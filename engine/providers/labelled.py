@@ -13,17 +13,15 @@ from typing import Any
 import msgspec
 
 from laneway.calls import Referring
-from laneway.engine.kinds import is_list, is_object
+from laneway.engine.kinds import is_object
+from laneway.engine.providers.notation import Notation, Referred, as_plan, rewritten
 from laneway.engine.providers.payload import arguments_of, opened
-from laneway.engine.providers.plan import PlanForm
 from laneway.engine.providers.reply import Reply
-from laneway.errors import PlanError
 
 _FIELD = r"[^\s.$\[\]{}](?:[^.$\[\]{}\n]*[^\s.$\[\]{}])?"
 _LABEL = re.compile(rf"\$([A-Za-z_]\w*)((?:\.{_FIELD}|\[\d+\])*)\$")
 """A name, then fields (which may hold spaces) and indices. `$100-$200` is none: names don't begin
 with a digit."""
-_LOOKS_LIKE_OURS = re.compile(r"\$\{(?=[^{}]*\})")
 
 
 def read_labelled_plan(calls: Sequence[Mapping[str, Any]]) -> Reply:
@@ -37,9 +35,7 @@ def read_labelled_plan(calls: Sequence[Mapping[str, Any]]) -> Reply:
     translated = [
         _call(opened(call), f"calls[{position}]", faults) for position, call in enumerate(calls)
     ]
-    if faults:
-        raise PlanError(faults)
-    reply = PlanForm().parse({"calls": translated})
+    reply = as_plan(translated, faults)
     return msgspec.structs.replace(reply, referring=Referring.FIRST)
 
 
@@ -48,33 +44,7 @@ def _call(call: object, where: str, faults: list[str]) -> object:
         return call
     word = "arguments" if "arguments" in call else "args"
     given = arguments_of(call.get(word))
-    return {**call, word: _value(given, f"{where}.{word}", faults)}
+    return {**call, word: rewritten(given, f"{where}.{word}", _NOTATION, faults)}
 
 
-def _value(value: Any, where: str, faults: list[str]) -> Any:
-    if isinstance(value, str):
-        return _text(value, where, faults)
-    if is_object(value):
-        return {key: _value(inner, f"{where}.{key}", faults) for key, inner in value.items()}
-    if is_list(value):
-        return [_value(inner, f"{where}[{at}]", faults) for at, inner in enumerate(value)]
-    return value
-
-
-def _text(text: str, where: str, faults: list[str]) -> Any:
-    whole = _LABEL.fullmatch(text)
-    if whole:
-        return {"$from": whole[1], "path": whole[2].removeprefix(".")}
-    pieces: list[str] = []
-    end = 0
-    for label in _LABEL.finditer(text):
-        literal = text[end : label.start()]
-        if literal.endswith("$"):
-            faults.append(f"{where}: the reference {label[0]} stands right behind a '$'")
-        pieces += [_escaped(literal), "${", label[1], label[2], "}"]
-        end = label.end()
-    return "".join([*pieces, _escaped(text[end:])])
-
-
-def _escaped(literal: str) -> str:
-    return _LOOKS_LIKE_OURS.sub("$${", literal)
+_NOTATION = Notation(pattern=_LABEL, read=lambda mention, _: Referred(mention[1], mention[2]))
