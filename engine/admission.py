@@ -58,7 +58,8 @@ async def admit(reply: Reply, number: int, scheduler: "Scheduler", *, key: str =
     """
     turn = LiveTurn(number, scheduler, referring=reply.referring)
     admission = Admission(turn)
-    names = turn.names = {*(asked.id for asked in reply.calls), *scheduler.earlier}
+    names = {*(asked.id for asked in reply.calls), *scheduler.earlier}
+    turn.names = names
     nodes: list[Node] = []
     for at, asked in enumerate(reply.calls):
         if at and not at % SLICE:

@@ -11,11 +11,19 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from laneway.engine.execution import enter
-from laneway.engine.failures import Told, cancelled, exception_text, is_transient, raised
+from laneway.engine.failures import (
+    Told,
+    cancelled,
+    exception_text,
+    is_transient,
+    raised,
+    shortened,
+)
 from laneway.engine.live import LiveCall
 from laneway.engine.plain import whole_text
 from laneway.engine.serialise import normalise
 from laneway.engine.step import Step
+from laneway.engine.telling import named
 from laneway.engine.threads import Raised, Returned
 from laneway.facts import AttemptEnded, HolderStopped
 from laneway.outcomes import Success
@@ -55,18 +63,22 @@ class Bodies:
         assert isinstance(task, _BodyTask)
         task.begun = True
         result: Returned | Raised | None = None
-        if call.told is None:
-            limit = self.limit_of(call)
-            if limit != inf:
-                call.due = self.services.clock.monotonic() + limit
-                self.services.deadlines.watch(call)
-            call.entered = True
-            result = await enter(call, self.services.threads)
-        if call.running is None:
-            self._over(call, result)
-        else:
-            self._outlived(call, call.running)
-        self.tasks.discard(task)
+        try:
+            if call.told is None:
+                limit = self.limit_of(call)
+                if limit != inf:
+                    call.due = self.services.clock.monotonic() + limit
+                    self.services.deadlines.watch(call)
+                call.entered = True
+                result = await enter(call, self.services.threads)
+            if call.running is None:
+                self._over(call, result)
+            else:
+                self._outlived(call, call.running)
+        except BaseException as error:  # noqa: BLE001 - a fault of the engine: nothing may hang on it
+            self._faulted(call, error)
+        finally:
+            self.tasks.discard(task)
 
     def limit_of(self, call: LiveCall) -> float:
         """How long the body may take, in seconds."""
@@ -124,16 +136,18 @@ class Bodies:
             self.give_up(call)
         running.add_done_callback(lambda done: self._over(call, done.result()))
 
+    def _faulted(self, call: LiveCall, error: BaseException) -> None:
+        """The engine went wrong about a body that is over: the run ends, and the claims are free."""
+        call.task, call.entered = None, False
+        self.scheduler.failed(error)
+        step = Step(self.scheduler)
+        step.give_back(call)
+        self.scheduler.post(step)
+
     def _over(self, call: LiveCall, result: Returned | Raised | None) -> None:
         """The body has really stopped."""
         if self.abandoned:
             return
-        try:
-            self._stopped(call, result)
-        except BaseException as error:  # noqa: BLE001 - a fault of the engine: nothing may hang on it
-            self.scheduler.failed(error)
-
-    def _stopped(self, call: LiveCall, result: Returned | Raised | None) -> None:
         self.services.deadlines.forget(call)
         call.running = None
         if isinstance(result, Raised) and isinstance(result.error, KeyboardInterrupt):
@@ -241,7 +255,9 @@ def late_text(result: Returned | Raised | None) -> str:
     """What a body gave back after its call had ended, as text for the journal."""
     if isinstance(result, Returned):
         value = result.value
-        return whole_text(value) if type(value) is str else f"returned {type(value).__name__}"
+        if type(value) is str:
+            return shortened(whole_text(value))
+        return f"returned {named(value).removeprefix('of type ')}"
     if isinstance(result, Raised):
         return f"raised {exception_text(result.error)}"
     return ""

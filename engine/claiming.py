@@ -111,7 +111,9 @@ class ClaimFunction:
     def _called(self, arguments: "_Known", names: Names) -> tuple[Claim, ...]:
         try:
             given = list(self._function(arguments))
-        except Exception as error:  # the host's code meets the model's arguments here
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # the host's code meets the model's arguments here
             raise BadResourceError(
                 f"claims of {self._tool}",
                 f"the function that names them raised {type(error).__name__}",

@@ -2,7 +2,8 @@
 
 A timer handle per call costs as much as a task; a set and one timer at the earliest deadline cost
 a set operation. The sweep looks at whatever is watched, which is what is running or waits for a
-human, and is made only when a deadline has been reached.
+human, and is made only when a deadline has been reached; deadlines that lie close together are met
+by one sweep.
 """
 
 import asyncio
@@ -10,6 +11,10 @@ from math import inf
 from typing import Protocol
 
 from laneway.engine.clock import Clock
+
+SPACING_SECONDS = 2e-6
+"""Between two sweeps, for each that is watched: a sweep looks at one in about 0.1 µs, so all sweeps
+together take a twentieth of the time at most, and with 1,000 watched a deadline is 2 ms late."""
 
 
 class Limited(Protocol):
@@ -31,6 +36,7 @@ class Deadlines:
         self._clock = clock
         self._watched: set[Limited] = set()
         self._armed = inf
+        self._swept = -inf
         self._timer: asyncio.TimerHandle | None = None
 
     def watch(self, limited: Limited) -> None:
@@ -54,6 +60,9 @@ class Deadlines:
         return len(self._watched)
 
     def _arm(self, when: float) -> None:
+        when = max(when, self._swept + len(self._watched) * SPACING_SECONDS)
+        if when >= self._armed:
+            return
         if self._timer is not None:
             self._timer.cancel()
         self._armed = when
@@ -62,7 +71,7 @@ class Deadlines:
     def _sweep(self) -> None:
         self._timer = None
         self._armed = inf
-        now = self._clock.monotonic()
+        now = self._swept = self._clock.monotonic()
         passed = [limited for limited in self._watched if limited.due <= now]
         passed.sort(key=_due)
         self._watched.difference_update(passed)
@@ -70,9 +79,7 @@ class Deadlines:
             if limited.due <= now:  # Else one that passed before it has given it more time.
                 limited.expired()
         if self._watched:
-            earliest = min(map(_due, self._watched))
-            if earliest < self._armed:
-                self._arm(earliest)
+            self._arm(min(map(_due, self._watched)))
 
 
 def _due(limited: Limited) -> float:

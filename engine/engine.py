@@ -3,7 +3,7 @@
 import asyncio
 import importlib
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
@@ -327,7 +327,7 @@ def read_policy(policy: str | Path | None) -> Policy:
     return Policy() if policy is None else Policy.from_toml(Path(policy))
 
 
-def chosen(option: str, given: object, known: Iterable[str]) -> None:
+def chosen(option: str, given: object, known: Sequence[str]) -> None:
     """See that an option is one that there is.
 
     Raises:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from laneway.engine.context import Stop, ToolContext
+from laneway.engine.failures import core
 from laneway.engine.threads import Raised, Returned, ToolThreads
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ async def enter(call: "LiveCall", threads: ToolThreads) -> Returned | Raised:
     # A tool's failure is a value, whatever it raised: SystemExit, CancelledError and
     # KeyboardInterrupt are told apart by the scheduler, which knows whether it asked for a stop.
     except BaseException as error:  # noqa: BLE001
-        return Raised(error)
+        return Raised(core(error))
 
 
 async def _in_thread(call: "LiveCall", work: Callable[[], Any], threads: ToolThreads) -> Any:

@@ -123,21 +123,55 @@ def is_transient(error: BaseException) -> bool:
 
 def was_never_sent(error: BaseException) -> bool:
     """Whether the other side cannot have seen the request."""
-    return (
-        isinstance(error, OSError) and isinstance(error.errno, int) and error.errno in NEVER_SENT
-    )
+    return isinstance(error, OSError) and isinstance(error.errno, int) and error.errno in NEVER_SENT
+
+
+def core(error: BaseException) -> BaseException:
+    """What a group of one holds, as task groups raise it; a KeyboardInterrupt out of any group."""
+    held = _leaves(error)
+    interrupts = (one for one in held if isinstance(one, KeyboardInterrupt))
+    return next(interrupts, held[0] if len(held) == 1 else error)
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    found: list[BaseException] = []
+    pending = [error]
+    while pending:
+        one = pending.pop()
+        if isinstance(one, BaseExceptionGroup):
+            pending += reversed(one.exceptions)
+        else:
+            found.append(one)
+    return found
 
 
 def exception_text(error: BaseException) -> str:
-    """Name the class of an exception and what it says, as far as its own code lets it be read."""
+    """Name the class of an exception and what it says, as far as its own code lets it be read.
+
+    Of a group, what it holds is told, not what it says.
+    """
+    if isinstance(error, BaseExceptionGroup):
+        held = _leaves(error)
+        told = [_said(one) for one in held[:SHOWN]]
+        told += [f"and {len(held) - SHOWN} more"] if len(held) > SHOWN else []
+        return shortened(whole_text(f"{type(error).__name__} of {'; '.join(told)}"))
+    return whole_text(_said(error))
+
+
+def _said(error: BaseException) -> str:
     kind = type(error).__name__
     try:
         said = str(error)
-    except Exception as fault:  # noqa: BLE001 - the tool's own code runs here, and may raise anything
+    except BaseException as fault:  # noqa: BLE001 - the tool's own code runs here, and may raise anything
         said = f"(what it says cannot be read: that raised {type(fault).__name__})"
-    if len(said) > LONGEST:
-        said = f"{said[:LONGEST]}… ({len(said) - LONGEST} more characters)"
-    return whole_text(f"{kind}: {said}" if said else kind)
+    return f"{kind}: {shortened(said)}" if said else kind
+
+
+def shortened(text: str) -> str:
+    """The first 4,000 characters of a text, and how many more there are."""
+    if len(text) <= LONGEST:
+        return text
+    return f"{text[:LONGEST]}… ({len(text) - LONGEST} more characters)"
 
 
 def lost(tool: str, why: str) -> Failure:

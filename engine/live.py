@@ -1,7 +1,7 @@
 """Calls and turns while they move: what the scheduler has decided, a commit ahead of the facts."""
 
 import asyncio
-from collections.abc import Sequence, Set
+from collections.abc import Collection, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -128,7 +128,7 @@ class LiveTurn:
         self.referring = referring
         self.calls: list[LiveCall] = []
         self.by_name: dict[str, LiveCall] = {}
-        self.names: Set[str] = frozenset()
+        self.names: Collection[str] = frozenset()
         """What a reference can name: the calls of this turn and of earlier ones."""
         self.open = 0
         """Calls without outcome."""

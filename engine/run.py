@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -20,6 +21,7 @@ from laneway.engine.turn import Turn, conversation, unfinished
 from laneway.errors import (
     EngineClosedError,
     JournalError,
+    LanewayError,
     OpenTurnError,
     PlanError,
     UnknownApprovalError,
@@ -127,11 +129,14 @@ class Run:
         trace: TracebackType | None,
     ) -> None:
         """Stop what runs, park what waits for humans, and let another driver come."""
+        scheduler = self._scheduler
+        if scheduler is None:
+            return
         try:
-            if self._scheduler is not None:
-                await uncancelled(asyncio.ensure_future(self._engine.leave(self._scheduler)))
+            await uncancelled(asyncio.ensure_future(self._engine.leave(scheduler)))
         finally:
             self._scheduler = None
+        scheduler.let_interrupt_out()
 
     def _broken(self, error: JournalError) -> None:
         if self._scheduler is not None:
@@ -331,7 +336,7 @@ class Run:
         """Find an open question; the model chose the provider's ids, so they count last."""
         calls = self.view.calls
         waiting = self.approvals
-        namings = (
+        namings: tuple[dict[str, ApprovalView], ...] = (
             {one.id: one for one in waiting},
             {one.call: one for one in waiting},
             {calls[one.call].record.provider_id: one for one in waiting},
@@ -359,9 +364,9 @@ class Run:
             calls = [] if turn is None else turn.calls
         else:
             call = self._live_call(name)
-            if call is None:
+            if call is None and not any(turn.has(name) for turn in self.turns[-1:]):
                 raise UnknownCallError(self._name, name)
-            calls = [call]
+            calls = [] if call is None else [call]
         scheduler.cancel(calls, cancelled(whole_text(reason)))
         await scheduler.kept()
 
@@ -402,6 +407,8 @@ class Run:
         scheduler = self._entered
         if scheduler.leaving:
             raise EngineClosedError(self._name)
+        if scheduler.log.broken is not None:
+            raise scheduler.log.broken
         return scheduler
 
     def _recorded(self, reply: Reply, key: str) -> Turn | None:
@@ -446,7 +453,8 @@ class Run:
             if not wait:
                 await scheduler.kept()
         except asyncio.CancelledError:
-            await self._stop(coming.turn)
+            if scheduler.turn is coming.turn:  # Else nothing of it was written down.
+                await self._stop(coming.turn)
             raise
 
     async def _wait(self, turn: LiveTurn) -> None:
@@ -458,20 +466,22 @@ class Run:
         except asyncio.CancelledError:
             await self._stop(turn)
             raise
-        finally:
-            interrupt, scheduler.interrupt = scheduler.interrupt, None
-        if interrupt is not None:
-            raise interrupt
+        scheduler.let_interrupt_out()
 
     async def _stop(self, turn: LiveTurn) -> None:
-        scheduler = self._entered
-        scheduler.cancel(turn.calls, STOPPED_WAITING)
-        await uncancelled(asyncio.ensure_future(scheduler.quiet(turn)))
+        """Cancel a turn for somebody who is cancelled, and so is to hear of nothing else."""
+        with suppress(LanewayError):
+            scheduler = self._entered
+            scheduler.cancel(turn.calls, STOPPED_WAITING)
+            await uncancelled(asyncio.ensure_future(scheduler.quiet(turn)))
 
     async def _close(self, turn: LiveTurn) -> None:
         scheduler = self._entered
-        if not turn.closed:
+        while not turn.closed:
             scheduler.close(turn)
+            await self._wait(turn)  # What came only after something that is skipped goes on.
+            if scheduler.leaving:
+                raise EngineClosedError(self._name)
         await scheduler.kept()
 
 

@@ -94,23 +94,27 @@ class Scheduler:
         self._limit(turn)
         step = Step(self)
         step.facts.append(admission.opening)
-        for at, ended in admission.faults.items():
-            if turn.calls[at].outcome is None:
-                step.end(turn.calls[at], ended.state, ended.outcome)
-        step.drain()
-        for start in range(0, len(turn.calls), SLICE):
-            if start:
-                self.post(step)
-                step = Step(self)
-                await asyncio.sleep(0)
-            if self.leaving:
-                break  # The rest stays PENDING, for whoever takes the run up.
-            for call in turn.calls[start : start + SLICE]:
-                if not call.waits and call.state is State.PENDING and call.told is None:
-                    step.consider(call)
-        turn.admitting = False
-        step.turns.append(turn)
-        self.post(step)
+        try:
+            for at, ended in admission.faults.items():
+                if turn.calls[at].outcome is None:
+                    step.end(turn.calls[at], ended.state, ended.outcome)
+            step.drain()
+            for start in range(0, len(turn.calls), SLICE):
+                if start:
+                    self.post(step)
+                    step = Step(self)
+                    await asyncio.sleep(0)
+                if self.leaving:
+                    break  # The rest stays PENDING, for whoever takes the run up.
+                for call in turn.calls[start : start + SLICE]:
+                    if not call.waits and call.state is State.PENDING and call.told is None:
+                        step.consider(call)
+        except Exception as error:  # noqa: BLE001 - a fault of the engine: what it decided is void
+            self.failed(error)
+        finally:
+            turn.admitting = False
+            step.turns.append(turn)
+            self.post(step)
 
     def resume(self, turn: LiveTurn) -> None:
         """Let a turn go on that an earlier driver left."""
@@ -203,6 +207,7 @@ class Scheduler:
     async def leave(self) -> None:
         """Stop everything that runs, park what waits, and see it all written down."""
         self.leaving = True
+        broken_before = self.log.broken is not None
         turn = self.turn
         if turn is not None and not turn.closed and not turn.parked:
             moving = (State.QUEUED, State.RUNNING, State.BACKING_OFF)
@@ -215,7 +220,7 @@ class Scheduler:
                     self.services.deadlines.forget(call)
             self.services.deadlines.forget(turn)
         await self.bodies.stopped()
-        if self.log.broken is None:
+        if not broken_before:  # Whoever was in the run has been told of that.
             await self.kept()
         if turn is not None:
             self._wake(turn, EngineClosedError(self.log.view.run))
@@ -241,12 +246,8 @@ class Scheduler:
             self.bodies.give_up(call)
 
     def turn_expired(self, turn: LiveTurn) -> None:
-        """The turn as a whole has taken too long; its clock rests while only humans are awaited."""
-        if turn.closed:
-            return
-        if turn.active == turn.humans:
-            self._limit(turn)
-        else:
+        """The turn as a whole has taken too long."""
+        if not turn.closed and not turn.rests:
             self.cancel(turn.calls, turn_timed_out(turn.limit_seconds))
 
     def failed(self, error: BaseException) -> None:
@@ -269,6 +270,16 @@ class Scheduler:
         self.interrupt = interrupt
         if self.turn is not None:
             asyncio.get_running_loop().call_soon(self.cancel, self.turn.calls, INTERRUPTED)
+
+    def let_interrupt_out(self) -> None:
+        """Raise what a tool raised to end the program, once, now that the final states are kept.
+
+        Raises:
+            KeyboardInterrupt: a tool raised it.
+        """
+        interrupt, self.interrupt = self.interrupt, None
+        if interrupt is not None:
+            raise interrupt
 
     def broken(self, error: JournalError) -> None:
         """No fact can be kept any more: begin nothing, stop what runs, tell who waits."""
@@ -295,6 +306,9 @@ class Scheduler:
         if self.log.broken is None:
             step.drain()
             step.close_turns()
+            turn = self.turn
+            if turn is not None and turn.rests is not (turn.active == turn.humans):
+                self._rest_or_go_on(turn)
             if self.services.relaxed:
                 self._start_early(step)
             for turn in step.turns:
@@ -340,7 +354,19 @@ class Scheduler:
         return turn.is_quiet and self.log.view.seq >= turn.seq
 
     def _limit(self, turn: LiveTurn) -> None:
-        turn.limit_seconds = self.services.limits.turn_seconds
+        turn.limit_seconds = turn.left_seconds = self.services.limits.turn_seconds
+        self._count(turn)
+
+    def _rest_or_go_on(self, turn: LiveTurn) -> None:
+        """The clock of a turn rests while nothing of it moves, or only humans are awaited."""
+        turn.rests = not turn.rests
+        if not turn.rests:
+            self._count(turn)
+        elif turn.limit_seconds != inf:
+            turn.left_seconds = turn.due - self.services.clock.monotonic()
+            self.services.deadlines.forget(turn)
+
+    def _count(self, turn: LiveTurn) -> None:
         if turn.limit_seconds != inf:
-            turn.due = self.services.clock.monotonic() + turn.limit_seconds
+            turn.due = self.services.clock.monotonic() + turn.left_seconds
             self.services.deadlines.watch(turn)

@@ -1,7 +1,6 @@
 """What the runs of an engine share, made anew for every event loop it serves."""
 
 from dataclasses import dataclass
-from math import inf
 from typing import TYPE_CHECKING
 
 from laneway.claims import exclusive
@@ -53,7 +52,7 @@ class Limits:
             given = getattr(self, name)
             if not isinstance(given, (int, float)) or not given >= 0:
                 raise UsageError(
-                    f"Limits.{name} is {given!r}; give a number of 0 or more, or math.inf to lift it"
+                    f"Limits.{name} is {given!r}; give a number of 0 or more (math.inf lifts it)"
                 )
         if not isinstance(self.tool_threads, int) or self.tool_threads < 1:
             raise UsageError(

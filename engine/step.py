@@ -7,7 +7,7 @@ once, so that the next event sees what this one decided; the world sees it after
 
 from collections.abc import Sequence
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from laneway.calls import Reason
 from laneway.engine.failures import (
@@ -253,7 +253,8 @@ class Step:
         failure = stopped(
             told, effect=call.record.effect, entered=call.attempt > 0, still_running=False
         )
-        self.end(call, State.CANCELLED, failure)
+        between = call.state is State.BACKING_OFF
+        self.end(call, told.state if between else State.CANCELLED, failure)
 
     def give_back(self, call: LiveCall) -> None:
         """Free the lanes of a call whose body has stopped, or leave their queues."""
@@ -341,7 +342,16 @@ class Step:
 
 
 def bound_digest(call: LiveCall) -> str:
-    """What an approval of this call binds: tool, version, exact arguments, claims."""
+    """What an approval of this call binds: tool, version, exact arguments, claims.
+
+    But for the claim on its run, which only says what may run beside it.
+    """
     record = call.record
     version = record.tool_version if call.tool is None else call.tool.spec.version
-    return digest(record.tool, version, call.arguments, call.claims)
+    run = call.scheduler.alone_in_run.resource
+    claims = [claim for claim in call.claims if claim.resource != run]
+    return digest(record.tool, version, call.arguments, claims)
+
+
+def _no_verdict(given: object) -> NoReturn:
+    raise TypeError(f"it gave {type(given).__name__}, not a Verdict")

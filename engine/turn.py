@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from laneway.engine.graph import digraph
 from laneway.engine.kinds import is_object
 from laneway.engine.providers import format_named
@@ -78,11 +80,21 @@ class Turn:
         Raises:
             UnknownCallError: the turn has no such call.
         """
+        found = self._find(name)
+        if found is None:
+            raise UnknownCallError(self._run.id, name)
+        return found
+
+    def has(self, name: str) -> bool:
+        """Whether the turn has a call of this name, Laneway's own or the provider's."""
+        return self._find(name) is not None
+
+    def _find(self, name: str) -> CallView | None:
         for own in (True, False):
             for call in self._view.calls:
                 if name == (call.id if own else call.record.provider_id):
                     return call
-        raise UnknownCallError(self._run.id, name)
+        return None
 
     async def wait(self) -> None:
         """Wait until no call moves by itself any more; humans are waited for.
@@ -115,13 +127,20 @@ def unfinished(turn: TurnView) -> list[CallView]:
 
 
 def rendered(turn: TurnView) -> list[dict[str, Any]]:
-    """A closed turn's messages in its provider's form."""
+    """A closed turn's messages in its provider's form, the host's own to change.
+
+    Hosts do change them, to mark what a provider is to cache; what is recorded stays as it is.
+    """
     answers = [
         Answer(id=call.record.provider_id, name=call.record.tool, outcome=call.outcome)
         for call in turn.calls
         if call.outcome is not None
     ]
-    return format_named(turn.provider).render(turn.message, answers)
+    return format_named(turn.provider).render(_COPY(_ENCODE(turn.message)), answers)
+
+
+_ENCODE = msgspec.json.Encoder().encode
+_COPY = msgspec.json.Decoder().decode
 
 
 def conversation(view: RunView) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import pty
+import runpy
 import signal
 import subprocess
 import sys
@@ -19,7 +20,11 @@ from laneway.engine.cli import main
 from laneway.engine.cli.app import app
 
 SRC = Path(__file__).resolve().parent.parent / "src"
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(SRC)}
+ENVIRONMENT = {
+    # Coverage would import the package first and asyncio twice, with two kinds of CancelledError.
+    **{name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")},
+    "PYTHONPATH": str(SRC),
+}
 HANG_SECONDS = 60
 
 TOOLS = """
@@ -454,7 +459,12 @@ def test_bench_is_handed_over_with_its_arguments(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: list[list[str]] = []
-    monkeypatch.setattr(benchmarks, "main", lambda argv: given.append(argv) or 7)
+
+    def measure(argv: list[str]) -> int:
+        given.append(argv)
+        return 7
+
+    monkeypatch.setattr(benchmarks, "main", measure)
 
     result = CliRunner().invoke(app, ["bench", "--quick", "--json", "--only", "W1"])
 
@@ -480,6 +490,34 @@ def test_the_entry_point_runs_the_command_line(
 
     assert left.value.code == 2
     assert "there is no journal laneway.db" in capsys.readouterr().err
+
+
+def test_a_missing_package_is_found_at_the_first_import(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delitem(sys.modules, "laneway.engine.cli.app")
+    monkeypatch.setitem(sys.modules, "typer", None)
+
+    with pytest.raises(SystemExit) as left:
+        main()
+
+    assert left.value.code == 2
+    assert "needs the package typer; install it with" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "laneway.engine.cli.app", None)
+    with pytest.raises(ModuleNotFoundError, match=r"laneway\.engine\.cli\.app"):
+        main()
+
+
+def test_the_package_can_be_run_as_a_module(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["laneway", "--help"])
+
+    with pytest.raises(SystemExit) as left:
+        runpy.run_module("laneway.engine.cli", run_name="__main__")
+
+    assert left.value.code == 0
+    assert "Usage: laneway" in capsys.readouterr().out
 
 
 def without(package: str) -> "subprocess.CompletedProcess[str]":

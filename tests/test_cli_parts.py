@@ -3,6 +3,7 @@
 import asyncio
 import io
 import os
+import pty
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Sequence
@@ -10,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from laneway import Effect, Engine, Limits, Tool, tool
+from laneway import Effect, Engine, Limits, State, Tool, tool
 from laneway.calls import CallRecord
-from laneway.engine.cli import terminal as terminal_module
+from laneway.engine.cli.answering import Answer, Asking, answered, whom_to_ask
 from laneway.engine.cli.progress import Progress
 from laneway.engine.cli.shown import ShownRun, show_run, workspace_of
 from laneway.engine.cli.stores import CrashingStore, ObservedStore, PassingStore
@@ -31,6 +32,7 @@ from laneway.facts import (
     TurnSubmitted,
 )
 from laneway.ids import CallId, RunId
+from laneway.journal.fold import CallView
 from laneway.journal.memory import MemoryStore
 from laneway.journal.store import JournalStore
 from laneway.outcomes import Code, Failure, Success
@@ -198,6 +200,100 @@ def test_a_settled_call_is_told_and_shown() -> None:
     assert shown.succeeded
 
 
+# Answers
+
+SEND = plan({"id": "mail", "tool": "send", "arguments": {"to": "me"}})
+
+
+def answered_by(ask: Asking) -> State:
+    """What becomes of a call that asks."""
+
+    async def main() -> State:
+        news = asyncio.Event()
+        store = ObservedStore(
+            MemoryStore(), taken=lambda _run, _rows: None, kept=lambda _: news.set()
+        )
+        async with (
+            Engine([send], journal=store) as engine,
+            engine.run("r") as run,
+            answered(run, news, ask),
+        ):
+            turn = await run.submit(SEND)
+            return turn.calls[0].state
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("typed", "state"),
+    [(b"y\n", State.SUCCEEDED), (b" YES \n", State.SUCCEEDED), (b"n\n", State.DENIED)],
+)
+def test_a_line_at_the_terminal_answers(
+    typed: bytes,
+    state: State,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    ours, theirs = pty.openpty()
+    try:
+        os.write(ours, typed)
+        with os.fdopen(theirs, "r", closefd=False) as terminal:
+            monkeypatch.setattr(sys, "stdin", terminal)
+
+            assert answered_by(whom_to_ask(yes=False)) is state
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+    assert capsys.readouterr().err == 'May t1.1 run?  send {"to": "me"}  [y/N] '
+
+
+def test_who_has_no_name_may_answer_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nameless() -> str:
+        raise KeyError("getpwuid(): uid not found")
+
+    monkeypatch.setattr("getpass.getuser", nameless)
+
+    assert answered_by(whom_to_ask(yes=True)) is State.SUCCEEDED
+
+
+def test_a_question_that_is_gone_when_its_answer_comes_is_let_go() -> None:
+    async def late(call: CallView) -> Answer:
+        await runs[0].cancel("mail")
+        return Answer(granted=True, by="ann")
+
+    runs: list[Run] = []
+
+    async def main() -> State:
+        news = asyncio.Event()
+        store = ObservedStore(
+            MemoryStore(), taken=lambda _run, _rows: None, kept=lambda _: news.set()
+        )
+        async with Engine([send], journal=store) as engine, engine.run("r") as run:
+            runs.append(run)
+            async with answered(run, news, late):
+                return (await run.submit(SEND)).calls[0].state
+
+    assert asyncio.run(main()) is State.CANCELLED
+
+
+def test_a_fault_of_who_answers_is_not_hidden() -> None:
+    async def broken(call: CallView) -> Answer:
+        raise OSError("the terminal is gone")
+
+    async def main() -> None:
+        news = asyncio.Event()
+        async with Engine([send]) as engine, engine.run("r") as run:
+            async with answered(run, news, broken):
+                await run.submit(SEND, wait=False)
+                news.set()
+                await asyncio.sleep(0.01)
+            await run.cancel()
+
+    with pytest.raises(OSError, match="the terminal is gone"):
+        asyncio.run(main())
+
+
 # Runs as they are shown
 
 
@@ -350,7 +446,7 @@ def test_what_the_output_cannot_show_is_replaced(monkeypatch: pytest.MonkeyPatch
 
     Terminal().say("  ✓ done")
 
-    assert output.buffer.getvalue() == b"  ? done\n"  # type: ignore[attr-defined]
+    assert output.buffer.getvalue() == b"  ? done\n"
 
 
 def test_nobody_reading_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -379,7 +475,7 @@ def test_the_command_is_named_as_it_was_called(
     called: str, found: str | None, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "argv", [called])
-    monkeypatch.setattr(terminal_module.shutil, "which", lambda _: found)
+    monkeypatch.setattr("shutil.which", lambda _: found)
 
     assert program() == told
 

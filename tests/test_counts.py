@@ -35,11 +35,20 @@ class Counts:
 
 
 class CountingLoop(VirtualLoop):
-    """A loop that counts timer handles."""
+    """A loop that counts timer handles, and the tasks that it has run a step of."""
 
     def __init__(self) -> None:
         super().__init__()
         self.timers = 0
+        self.stepped: set[asyncio.Task[Any]] = set()
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Any = None
+    ) -> asyncio.Handle:
+        task = getattr(callback, "__self__", None)
+        if isinstance(task, asyncio.Task):
+            self.stepped.add(task)
+        return super().call_soon(callback, *args, context=context)
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: Any = None
@@ -72,24 +81,25 @@ async def play(
     store = store or WatchedStore(before=tick)
     counts = Counts()
 
-    def make_task(at: asyncio.AbstractEventLoop, work: Any, **options: Any) -> "asyncio.Task[Any]":
-        counts.tasks.append(work.__qualname__)
-        return asyncio.Task(work, loop=at, **options)
-
     engine = Engine(tools, journal=store, limits=limits, clock=VirtualClock)
     async with engine, engine.run("r") as run:
         before = len(store.batches)
         loop.timers = 0
-        loop.set_task_factory(make_task)
+        loop.stepped.clear()
         began = loop.time()
         for reply in replies:
             turn = await run.submit(reply)
             assert {call.state for call in turn.calls} == {State.SUCCEEDED}
         counts.seconds = loop.time() - began
-        loop.set_task_factory(None)
+        mine = asyncio.current_task()
+        counts.tasks = [name_of(task) for task in loop.stepped if task is not mine]
         counts.commits = len(store.batches) - before
         counts.timers = loop.timers - counts.commits
     return counts
+
+
+def name_of(task: "asyncio.Task[Any]") -> str:
+    return str(getattr(task.get_coro(), "__qualname__", ""))
 
 
 def replies_of(workload: Workload) -> list[Mapping[str, Any]]:

@@ -9,14 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner, Result
 
+from laneway.engine.cli.app import app
 from laneway.engine.cli.demo_model import ANSWERS, TASK, next_answer
 from laneway.engine.cli.demo_project import PROJECT, REPAIRED, write_project
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="SIGKILL and fork are POSIX")
 
 SRC = Path(__file__).resolve().parent.parent / "src"
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(SRC), "COLUMNS": "80"}
+ENVIRONMENT = {
+    # Coverage would import the package first and asyncio twice, with two kinds of CancelledError.
+    **{name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")},
+    "PYTHONPATH": str(SRC),
+}
 HANG_SECONDS = 50
 
 # A warm interpreter that forks: every demo and every resume is a process of its own, and none of
@@ -185,6 +191,83 @@ def test_the_tests_of_the_project_fail_before_and_pass_afterwards(tmp_path: Path
     assert [text.splitlines()[0] for text in runs] == ["exit code 1", "exit code 0"]
     assert document["passed"] is True
     assert document["workspace"] == str(tmp_path / "demo/project")
+
+
+def in_process(*arguments: str) -> Result:
+    result = CliRunner().invoke(app, list(arguments))
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def test_the_demo_says_how_to_go_on_before_it_dies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deaths: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "kill", lambda pid, number: deaths.append((pid, number)))
+    monkeypatch.setattr(sys, "argv", ["laneway"])
+    monkeypatch.setattr("shutil.which", lambda _: None)
+
+    result = in_process("demo", "--folder", str(tmp_path / "a b"), "--crash-at", "3", "--json")
+
+    assert deaths == [(os.getpid(), signal.SIGKILL)]
+    assert result.stderr == (
+        "killed right after commit 3, as asked\n"
+        "go on with:\n"
+        f"  laneway resume demo --journal '{tmp_path}/a b/laneway.db'\n"
+    )
+    assert json.loads(result.stdout)["passed"] is True
+
+
+def test_a_demo_that_dies_before_it_begins_has_nothing_to_go_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "kill", lambda *_: None)
+
+    result = in_process("demo", "--folder", str(tmp_path / "d"), "--crash-at", "1", "--before")
+
+    assert result.stdout.startswith(
+        "killed right before commit 1, as asked\n"
+        "nothing was written yet, so there is nothing to go on with\n"
+    )
+    assert result.exit_code == 0
+
+
+def test_a_demo_that_has_ended_is_not_begun_again_by_resume(tmp_path: Path) -> None:
+    in_process("demo", "--folder", str(tmp_path / "d"))
+
+    result = in_process("resume", "demo", "--journal", str(tmp_path / "d/laneway.db"))
+
+    assert result.exit_code == 0
+    assert "▶" not in result.stdout
+    (tmp_path / "d/project").rename(tmp_path / "elsewhere")
+    result = in_process("resume", "demo", "--journal", str(tmp_path / "d/laneway.db"))
+    assert result.exit_code == 2
+    assert "that folder is gone: start anew" in result.stderr
+
+
+def test_without_a_folder_the_demo_makes_one_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+    result = in_process("demo")
+
+    (folder,) = tmp_path.iterdir()
+    assert folder.name.startswith("laneway-demo-")
+    assert result.stdout.endswith(f"✓ the tests pass; journal: {folder}/laneway.db\n")
+
+
+def test_the_demo_may_be_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("laneway.engine.cli.demo.repair", interrupted)
+
+    result = in_process("demo", "--folder", str(tmp_path / "d"))
+
+    assert result.exit_code == 130
+    assert result.stderr == "laneway: interrupted; `laneway resume` goes on\n"
 
 
 def test_the_demo_does_not_write_over_what_is_there(tmp_path: Path) -> None:

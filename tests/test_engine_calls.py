@@ -1,18 +1,16 @@
-"""From an answer to outcomes: calls, references, claims, policy, approvals, and what a host does.
+"""From an answer to outcomes: faults, references, claims, the graph, lanes and threads.
 
-Each promise of the kernel about one turn's calls meets a test that tries to break it.
+Each promise of the kernel about the calls of one turn meets a test that tries to break it.
 """
 
 import asyncio
 import json
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
-import anthropic.types
-import openai.types.chat
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,13 +18,11 @@ from pydantic import AfterValidator
 
 from laneway import (
     Access,
-    Bound,
     Claim,
     Code,
     Decision,
     Effect,
     Engine,
-    Failure,
     Happened,
     Limits,
     Policy,
@@ -35,89 +31,25 @@ from laneway import (
     State,
     Success,
     Tool,
-    ToolContext,
     Turn,
     tool,
 )
-from laneway.calls import Reason
-from laneway.engine.providers.reply import Asked, Reply
 from laneway.errors import (
-    EngineClosedError,
-    OpenTurnError,
     PayloadError,
     PlanError,
-    PolicyError,
-    ToolError,
-    TurnNotReadyError,
-    UnknownApprovalError,
-    UnknownCallError,
-    UsageError,
 )
-from laneway.facts import ApprovalAsked, CallEnded, CallQueued, CallStarted, Fact
-from laneway.ids import RunId, is_own
-from laneway.journal.fold import CallView
-from laneway.journal.memory import MemoryJournal, MemoryStore
-from laneway.lanes.names import BadResourceError, overlaps
-from laneway.policies.modes import Mode
-from laneway.policies.questions import Question, Verdict
-from laneway.testing.clock import VirtualClock, run_virtual
+from laneway.facts import CallEnded, CallStarted
+from laneway.ids import is_own
+from laneway.lanes.names import overlaps
+from laneway.testing.clock import run_virtual
 from laneway.testing.scripted import Block, Do, Log, Raise, Return, Sleep, Stage
+from laneway.testing.theatre import Theatre, codes, failure, plan, spans, states, values
 
 ANY = {"type": "object"}
+
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 
-Hosted = Callable[[Run], Awaitable[Any]]
 Plan = dict[str, Any]
-
-
-class Theatre:
-    """A stage with a journal of its own, on which one run is entered as often as one likes."""
-
-    def __init__(self, stage: Stage, *tools: Any, wall: float = 0.0, **options: Any) -> None:
-        self.stage = stage
-        self.tools: Sequence[Any] = tools
-        self.journal = MemoryJournal()
-        self.options = options
-        self.wall = wall
-
-    def enter(self, host: Hosted, *, run: Mapping[str, Any] | None = None, **options: Any) -> Any:
-        """Let a host do its work in the run, on virtual time."""
-
-        async def main() -> Any:
-            given = {"journal": MemoryStore(self.journal), **self.options, **options}
-            engine = Engine(self.tools, clock=self._clock, **given)
-            async with engine, engine.run("r", **(run or {})) as entered:
-                return await host(entered)
-
-        return run_virtual(main)
-
-    def play(self, reply: Any, **options: Any) -> Turn:
-        """Submit one answer, and wait for it."""
-
-        async def host(run: Run) -> Turn:
-            return await run.submit(reply)
-
-        turn = self.enter(host, **options)
-        assert isinstance(turn, Turn)
-        return turn
-
-    def _clock(self) -> VirtualClock:
-        clock = self.stage.make_clock()
-        clock.advance_wall(self.wall)
-        return clock
-
-    @property
-    def facts(self) -> list[Fact]:
-        """What the journal holds."""
-        return [row.fact for row in self.journal.facts.get(RunId("r"), [])]
-
-    def kept(self, kind: type[Fact]) -> list[Any]:
-        """The facts of a kind."""
-        return [fact for fact in self.facts if isinstance(fact, kind)]
-
-
-def plan(*calls: Plan) -> Plan:
-    return {"calls": [{"arguments": {}, **call} for call in calls]}
 
 
 def openai_reply(*calls: tuple[str, str, Any], reason: str = "tool_calls") -> Plan:
@@ -136,25 +68,6 @@ def anthropic_reply(*calls: tuple[str, str, Any], reason: str = "tool_use", key:
     return {"id": key, "role": "assistant", "stop_reason": reason, "content": blocks}
 
 
-def states(turn: Turn) -> dict[str, State]:
-    return {call.record.provider_id: call.state for call in turn.calls}
-
-
-def codes(turn: Turn) -> dict[str, Code]:
-    failures = {name: one for name, one in turn.outcomes.items() if isinstance(one, Failure)}
-    return {name: failure.code for name, failure in failures.items()}
-
-
-def values(turn: Turn) -> dict[str, Any]:
-    return {name: one.value for name, one in turn.outcomes.items() if isinstance(one, Success)}
-
-
-def failure(turn: Turn, name: str) -> Failure:
-    outcome = turn.outcomes[name]
-    assert isinstance(outcome, Failure)
-    return outcome
-
-
 def now() -> float:
     return asyncio.get_running_loop().time()
 
@@ -162,17 +75,13 @@ def now() -> float:
 def edges(turn: Turn) -> set[tuple[str, str, str]]:
     names = {call.id: call.record.provider_id for call in turn.calls}
     return {
-        (names[source], names[target], str(reason))
-        for source, target, reason in turn.graph.edges(data="reason")
+        (names[source], names[target], str(data["reason"]))
+        for source, target, data in turn.graph.edges(data=True)
     }
 
 
-def spans(stage: Stage) -> dict[str, tuple[float, float]]:
-    """When each call ran, by its argument `n`."""
-    return {
-        one.arguments["n"]: (one.start, math.inf if one.end is None else one.end)
-        for one in stage.executions
-    }
+def echo(stage: Stage, name: str = "echo", **declared: Any) -> Tool[..., Any]:
+    return stage.tool(name, Do(dict), schema=ANY, **declared)
 
 
 # One outcome for each call, in request order
@@ -188,7 +97,9 @@ class UnreadableError(Exception):
 class OddError(OSError):
     """A connection error whose number is none."""
 
-    errno = []  # type: ignore[assignment]
+    def __init__(self, told: str) -> None:
+        super().__init__(told)
+        self.errno = []  # type: ignore[assignment]
 
 
 def circular() -> list[Any]:
@@ -231,6 +142,7 @@ FAULTS: dict[str, tuple[Any, ...]] = {
     "memory": (Raise(MemoryError()),),
     "recursion": (Raise(RecursionError("deep")),),
 }
+
 STRICT = {"type": "object", "properties": {"n": {"type": "integer"}}, "additionalProperties": False}
 
 
@@ -321,7 +233,9 @@ def test_any_plan_of_faulty_calls_ends_with_one_outcome_for_each(data: st.DataOb
 
     assert list(turn.outcomes) == names
     assert sorted(fact.call for fact in theatre.kept(CallEnded)) == [c.id for c in turn.calls]
-    assert all(one["id"] == name for one, name in zip(turn.messages[1]["results"], names))
+    assert all(
+        one["id"] == name for one, name in zip(turn.messages[1]["results"], names, strict=True)
+    )
     for call, asked in zip(turn.calls, calls, strict=True):
         sources = [turn.call(name) for name in asked["needs"] if name in names]
         if call.started is not None:
@@ -505,10 +419,6 @@ def test_what_is_no_answer_is_an_error_that_leaves_the_run_as_it_was(given: Any)
 # References
 
 
-def echo(stage: Stage, name: str = "echo", **declared: Any) -> Tool[..., Any]:
-    return stage.tool(name, Do(lambda given: dict(given)), schema=ANY, **declared)
-
-
 def test_home_in_a_shell_call_of_a_models_turn_stays_text() -> None:
     stage = Stage()
     command = "echo ${HOME} $${PID} ${x:-${y}} ${a.b[0]}"
@@ -625,9 +535,7 @@ def test_references_to_earlier_calls_that_did_not_succeed_skip_before_anything_r
     assert states(turn) == dict.fromkeys("abe", State.SKIPPED) | dict.fromkeys(
         "cd", State.SUCCEEDED
     )
-    assert failure(turn, "a").message == (
-        "Not started, because f of an earlier turn ended FAILED."
-    )
+    assert failure(turn, "a").message == ("Not started, because f of an earlier turn ended FAILED.")
     assert failure(turn, "a").cause == "t1.1"
     assert failure(turn, "e").message == (
         "Not started, because a ended SKIPPED (DEPENDENCY_FAILED)."
@@ -944,9 +852,7 @@ def test_needs_after_data_and_conflict_stand_in_the_graph_with_their_reasons() -
 def test_a_ring_of_thousands_is_told_without_naming_all_of_it_to_each() -> None:
     stage = Stage()
     count = 2000
-    ring = [
-        {"id": f"c{n}", "tool": "echo", "needs": [f"c{(n + 1) % count}"]} for n in range(count)
-    ]
+    ring = [{"id": f"c{n}", "tool": "echo", "needs": [f"c{(n + 1) % count}"]} for n in range(count)]
 
     turn = Theatre(stage, echo(stage)).play(plan(*ring, {"id": "ok", "tool": "echo"}))
 
@@ -984,11 +890,15 @@ def test_a_model_turn_runs_what_it_can_and_a_strict_one_nothing() -> None:
             "dangling (echo): dangling depends on 'nowhere', but no call has that name.",
             'unknown (nope): There is no tool named "nope"; nothing was run. Tools: echo, strict.',
             "name (echo): argument 'x' refers to ${nobody.field}, but no call is named 'nobody'.",
-            "path (echo): argument 'x' refers to ${ok.a..b}, whose path cannot be read: write "
-            ".field or [index].",
+            (
+                "path (echo): argument 'x' refers to ${ok.a..b}, whose path cannot be read: write "
+                ".field or [index]."
+            ),
             "bad (strict): strict was not run, because its arguments do not fit: m is unknown.",
-            "ok_8 (echo): An earlier call of the plan has the id 'ok' too, so a reference to it "
-            "could mean either.",
+            (
+                "ok_8 (echo): An earlier call of the plan has the id 'ok' too, so a reference to "
+                "it could mean either."
+            ),
         )
         assert str(refused.value).startswith("the plan has 7 faults; nothing of it was run:\n  - ")
         return await run.submit(plan(*calls))
@@ -1016,7 +926,9 @@ def test_a_strict_plan_whose_source_failed_in_an_earlier_turn_is_refused() -> No
 
     async def host(run: Run) -> None:
         await run.submit(plan({"id": "f", "tool": "bad"}))
-        with pytest.raises(PlanError, match="1 fault; nothing of it was run:\n  - a .echo.: Not"):
+        with pytest.raises(
+            PlanError, match=r"1 fault; nothing of it was run:\n  - a \(echo\): Not"
+        ):
             await run.submit(plan({"id": "a", "tool": "echo", "needs": ["f"]}), strict=True)
         assert len(run.turns) == 1
 
@@ -1081,6 +993,7 @@ def test_an_escape_is_read_where_nothing_else_is_referred_to(tmp_path: Path) -> 
 # Conflicts, lanes and threads
 
 PATHS = ["a", "a/x", "a/y", "b"]
+
 VERBS = ["read", "write"]
 
 
@@ -1122,7 +1035,7 @@ def test_no_body_overlaps_one_that_it_conflicts_with_and_conflicts_keep_request_
         assert stage.clock is not None
         stage.clock.block(arguments["seconds"])
 
-    written = {"effect": Effect.WRITE, "claims": claims_of, "schema": ANY}
+    written: dict[str, Any] = {"effect": Effect.WRITE, "claims": claims_of, "schema": ANY}
     work = stage.tool("work", Do(nap), Return(1), **written)
     thread = stage.tool("thread", Do(block), Return(1), sync=True, **written)
     wild = Tool.from_schema(stage.tool("wild", Do(nap)).function, name="wild", schema=ANY)
@@ -1317,1111 +1230,6 @@ def test_the_status_shows_who_holds_and_who_waits() -> None:
     assert (busy.stuck_threads, busy.stuck) == (0, ())
 
 
-# What the host sets, and what a tool may know
-
-
-def test_a_parameter_of_the_hosts_is_hidden_given_and_refused_from_the_model() -> None:
-    seen: list[tuple[str, str]] = []
-
-    async def pay(to: str, account: Annotated[str, Bound()]) -> str:
-        """Pay somebody."""
-        seen.append((to, account))
-        return "paid"
-
-    stage = Stage()
-    theatre = Theatre(stage, tool(pay, effect=Effect.EXTERNAL), bound={"account": "of the engine"})
-
-    async def host(run: Run) -> list[Turn]:
-        assert "account" not in json.dumps(run._engine.definitions("openai-chat"))
-        assert "account" not in json.dumps(run._engine.definitions("anthropic-messages"))
-        return [
-            await run.submit(openai_reply(("a", "pay", '{"to": "x"}'))),
-            await run.submit(openai_reply(("b", "pay", '{"to": "x", "account": "mine"}'))),
-        ]
-
-    one, two = theatre.enter(host)
-    theatre.enter(
-        lambda run: run.submit(plan({"id": "c", "tool": "pay", "arguments": {"to": "y"}})),
-        run={"bound": {"account": "of the run", "stranger": 1}},
-    )
-
-    assert values(one) == {"a": "paid"}
-    assert one.call("a").record.arguments == {"to": "x"}
-    assert codes(two) == {"b": Code.INVALID_ARGUMENTS}
-    assert "account is set by the host and must be left out" in failure(two, "b").message
-    assert seen == [("x", "of the engine"), ("y", "of the run")]
-
-
-def test_a_parameter_that_the_host_must_set_and_has_not_is_named_before_anything_happens() -> None:
-    async def pay(to: str, account: str) -> str:
-        return to + account
-
-    theatre = Theatre(Stage(), tool(pay, bound=["account"]))
-
-    async def host(run: Run) -> None:
-        raise AssertionError("the run cannot be entered")
-
-    with pytest.raises(UsageError, match=r"tool 'pay' needs 'account' from the host: pass it in"):
-        theatre.enter(host)
-
-    assert theatre.facts == []
-
-
-def test_an_idempotency_key_is_the_same_over_retries_and_resume_and_no_other_calls() -> None:
-    keys: list[tuple[str, int, str]] = []
-    hold = asyncio.Event
-
-    @tool(effect=Effect.EXTERNAL, idempotent=True, retries=2, claims=[])
-    async def charge(n: list[int], context: ToolContext) -> str:
-        keys.append((context.call, context.attempt, context.idempotency_key))
-        assert context.run == "r"
-        assert context.tool == "charge"
-        assert context.arguments == {"n": n}
-        context.arguments["n"].append(99)
-        n.append(99)
-        if context.attempt == 1 and context.call != "t1.3":
-            raise ConnectionError("lost")
-        if context.call == "t1.3" and len(keys) < 6:
-            await hold().wait()
-        return "charged"
-
-    theatre = Theatre(Stage(), charge)
-    calls = [{"id": f"c{n}", "tool": "charge", "arguments": {"n": [1]}} for n in range(3)]
-
-    async def first(run: Run) -> None:
-        await run.submit(plan(*calls), wait=False)
-        await asyncio.sleep(10)
-        # What a crash would leave: the journal as it is now, the call still running.
-        theatre.journal = crashed(theatre.journal)
-
-    theatre.enter(first)
-    resumed = theatre.enter(lambda run: run.finish())
-
-    assert set(states(resumed).values()) == {State.SUCCEEDED}
-    by_call = {call: {key for one, _, key in keys if one == call} for call, _, _ in keys}
-    assert [(call, attempt) for call, attempt, _ in keys].count(("t1.3", 2)) == 1
-    assert all(len(found) == 1 for found in by_call.values())
-    assert len({key for _, _, key in keys}) == 3
-    assert all(len(key) == 64 for _, _, key in keys)
-    assert [call.record.arguments for call in resumed.calls] == [{"n": [1]}] * 3
-
-
-def crashed(journal: MemoryJournal) -> MemoryJournal:
-    """The facts as a crash would leave them now."""
-    copy = MemoryJournal()
-    copy.facts = {run: list(rows) for run, rows in journal.facts.items()}
-    return copy
-
-
-# Policy
-
-
-def test_a_policy_is_read_from_a_file_and_its_rule_is_named_in_outcome_and_journal(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "policy.toml").write_text(
-        """
-[[rule]]
-name = "no-prod"
-decision = "deny"
-tools = ["deploy"]
-arguments.env = ["prod", "prod-*"]
-reason = "Production is changed by the release job only."
-
-[[rule]]
-decision = "deny"
-claims = ["write db:bank"]
-
-[[rule]]
-name = "fine"
-decision = "allow"
-tools = ["deploy"]
-arguments.env = "test"
-"""
-    )
-    stage = Stage()
-    theatre = Theatre(
-        stage,
-        echo(stage),
-        stage.tool("deploy", Return("up"), effect=Effect.EXTERNAL, schema=ANY),
-        stage.tool("put", Return("ok"), effect=Effect.WRITE, claims=["write db:{t}"]),
-        policy=tmp_path / "policy.toml",
-    )
-
-    turn = theatre.play(
-        plan(
-            {"id": "s", "tool": "echo", "arguments": {"env": "prod-eu", "t": "bank"}},
-            {"id": "p", "tool": "deploy", "arguments": {"env": "prod"}},
-            {"id": "r", "tool": "deploy", "arguments": {"env": "${s.env}"}},
-            {"id": "t", "tool": "deploy", "arguments": {"env": "test"}},
-            {"id": "b", "tool": "put", "arguments": {"t": "bank"}},
-            {"id": "c", "tool": "put", "arguments": {"t": "${s.t}"}},
-            {"id": "o", "tool": "put", "arguments": {"t": "shop"}},
-        )
-    )
-
-    assert states(turn) == dict.fromkeys("prbc", State.DENIED) | dict.fromkeys(
-        "sto", State.SUCCEEDED
-    )
-    assert set(codes(turn).values()) == {Code.POLICY_DENIED}
-    for name in "pr":
-        assert failure(turn, name).message == (
-            "Production is changed by the release job only. (policy.toml:2 (no-prod))"
-        )
-    assert "policy.toml:9" in failure(turn, "b").message
-    assert "policy.toml:9" in failure(turn, "c").message
-    rules = {fact.call: fact.rule for fact in theatre.kept(CallQueued)}
-    assert rules[turn.call("t").id] == turn.call("t").rule == "policy.toml:13 (fine)"
-    assert rules[turn.call("o").id] == "default"
-    assert stage.entered == {"echo": 1, "deploy": 1, "put": 1}
-
-
-def test_plan_mode_lets_only_pass_what_changes_nothing() -> None:
-    async def mystery() -> str:
-        return "?"
-
-    stage = Stage()
-    effects = [stage.tool(str(one), Return("x"), effect=one) for one in Effect]
-    rule = Rule(Decision.ALLOW, tools=["*"], without_asking=True)
-    theatre = Theatre(stage, *effects, mystery, policy=Policy([rule]))
-    names = ["pure", "read", "write", "external", "mystery"]
-
-    turn = theatre.enter(
-        lambda run: run.submit(plan(*({"id": name, "tool": name} for name in names))),
-        run={"mode": "plan"},
-    )
-
-    assert states(turn) == dict.fromkeys(names[:2], State.SUCCEEDED) | dict.fromkeys(
-        names[2:], State.DENIED
-    )
-    assert failure(turn, "write").message == (
-        "mode plan allows no write call, and write is write (mode plan)"
-    )
-    assert "it declares nothing, so it counts as external" in failure(turn, "mystery").message
-
-
-def test_a_mode_is_kept_on_resume_changed_by_name_and_must_exist() -> None:
-    stage = Stage()
-    theatre = Theatre(stage, stage.tool("put", Return("x"), effect=Effect.WRITE))
-    put = plan({"id": "a", "tool": "put"})
-
-    async def host(run: Run) -> State:
-        return (await run.submit(put)).calls[0].state
-
-    seen = [
-        theatre.enter(host, run={"mode": "plan"}),
-        theatre.enter(host),
-        theatre.enter(host, run={"mode": "build"}),
-        theatre.enter(host),
-    ]
-    with pytest.raises(PolicyError, match=r"mode 'plam': there is no such mode; did you mean 'pl"):
-        theatre.enter(host, run={"mode": "plam"})
-
-    assert seen == [State.DENIED, State.DENIED, State.SUCCEEDED, State.SUCCEEDED]
-    assert theatre.enter(host) is State.SUCCEEDED
-
-
-def test_a_stricter_mode_on_resume_holds_for_calls_that_were_let_pass_before() -> None:
-    stage = Stage()
-    put = {"effect": Effect.WRITE, "schema": ANY}
-    theatre = Theatre(
-        stage,
-        stage.tool("slow", Sleep(20), Log("{n}"), claims=["lane:L"], idempotent=True, **put),
-        stage.tool("ask", Log("asked"), approval=True, **put),
-        stage.tool("read", Sleep(20), Log("read"), claims=["lane:L"]),
-    )
-
-    async def first(run: Run) -> None:
-        await run.submit(
-            plan(
-                {"id": "running", "tool": "slow", "arguments": {"n": 1}},
-                {"id": "queued", "tool": "slow", "arguments": {"n": 2}},
-                {"id": "asked", "tool": "ask"},
-                {"id": "read", "tool": "read"},
-            ),
-            wait=False,
-        )
-        await asyncio.sleep(1)
-        assert [call.state for call in run.turns[0].calls] == [
-            State.RUNNING,
-            State.QUEUED,
-            State.AWAITING_APPROVAL,
-            State.QUEUED,
-        ]
-        theatre.journal = crashed(theatre.journal)
-
-    theatre.enter(first)
-    resumed = theatre.enter(lambda run: run.finish(), run={"mode": "plan"})
-
-    assert states(resumed) == dict.fromkeys(["running", "queued", "asked"], State.DENIED) | {
-        "read": State.SUCCEEDED
-    }
-    assert failure(resumed, "running").happened is Happened.UNKNOWN
-    assert "It had been started before" in failure(resumed, "running").message
-    assert failure(resumed, "queued").happened is Happened.NOTHING
-    assert stage.log == ["read"]
-
-
-def test_what_a_new_policy_wants_to_ask_does_not_run_because_an_old_one_allowed_it() -> None:
-    stage = Stage()
-    slow = stage.tool("slow", Sleep(20), Log("{n}"), claims=["lane:L"], schema=ANY)
-    theatre = Theatre(stage, slow)
-
-    async def first(run: Run) -> None:
-        calls = [{"id": n, "tool": "slow", "arguments": {"n": n}} for n in "ab"]
-        await run.submit(plan(*calls), wait=False)
-        await asyncio.sleep(1)
-        theatre.journal = crashed(theatre.journal)
-
-    theatre.enter(first)
-    asks = Policy([Rule(Decision.ASK, tools=["slow"], arguments={"n": "b"}, name="careful")])
-    resumed = theatre.enter(lambda run: run.finish(), policy=asks)
-
-    assert states(resumed) == {"a": State.SUCCEEDED, "b": State.DENIED}
-    assert "(rule 1 (careful))" in failure(resumed, "b").message
-    assert failure(resumed, "b").hint == (
-        "Ask for it again if it is still wanted: then a human is asked."
-    )
-
-
-def test_a_policy_that_raises_lets_nothing_pass_that_it_cannot_judge() -> None:
-    class Moody(Policy):
-        def decide(self, question: Question, /) -> Verdict:
-            if question.tool == "bad":
-                raise LookupError("no opinion")
-            return super().decide(question)
-
-    stage = Stage()
-    theatre = Theatre(
-        stage, echo(stage), stage.tool("bad", Log("bad"), Return(1)), policy=Moody()
-    )
-
-    turn = theatre.play(
-        plan(
-            {"id": "a", "tool": "echo"},
-            {"id": "b", "tool": "bad"},
-            {"id": "c", "tool": "bad", "needs": ["a"]},
-            {"id": "d", "tool": "echo", "after": ["b", "c"]},
-        )
-    )
-
-    assert states(turn) == dict.fromkeys("ad", State.SUCCEEDED) | dict.fromkeys("bc", State.DENIED)
-    assert failure(turn, "b").message == (
-        "the policy could not judge this call: it raised LookupError: no opinion (policy error)"
-    )
-    assert stage.log == []
-
-
-# Approvals
-
-
-def asking(stage: Stage, name: str = "ask", *claims: str, **declared: Any) -> Tool[..., Any]:
-    return stage.tool(
-        name,
-        Log("{n}"),
-        Sleep(1),
-        Return("{n}"),
-        effect=Effect.WRITE,
-        claims=claims,
-        approval=True,
-        schema=ANY,
-        **declared,
-    )
-
-
-def asks(name: str, **more: Any) -> Plan:
-    return {"id": name, "tool": "ask", "arguments": {"n": name}, **more}
-
-
-@pytest.mark.parametrize("naming", ["provider", "own", "approval"])
-def test_an_approval_is_answered_by_any_of_its_names(naming: str) -> None:
-    stage = Stage()
-    theatre = Theatre(stage, asking(stage))
-
-    async def host(run: Run) -> Turn:
-        turn = await run.submit(plan(asks("yes"), asks("no")), wait=False)
-        yes, no = (turn.call(name) for name in ("yes", "no"))
-        names = {
-            "provider": ["yes", "no"],
-            "own": [yes.id, no.id],
-            "approval": [one.id for one in run.approvals],
-        }[naming]
-        assert turn.open_calls == ["yes", "no"]
-        assert [one.rule for one in run.approvals] == ["tool asks"] * 2
-        assert run.approvals[0].reason == "ask is declared to ask for approval of each call"
-        await run.approve(names[0], by="ann", reason="looks good")
-        await run.deny(names[1], by="bob", reason="too dear")
-        assert run.approvals == []
-        await turn.wait()
-        return turn
-
-    turn = theatre.enter(host)
-
-    assert values(turn) == {"yes": "yes"}
-    assert turn.call("yes").rule == "approved by ann"
-    assert states(turn)["no"] is State.DENIED
-    assert failure(turn, "no").code is Code.APPROVAL_REJECTED
-    assert failure(turn, "no").message == "A human refused this call by bob: too dear"
-    assert [fact.approval for fact in theatre.kept(ApprovalAsked)] == ["t1.1.a1", "t1.2.a1"]
-    assert stage.log == ["yes"]
-
-
-def test_a_model_cannot_steer_an_answer_to_another_call_by_the_ids_it_chooses() -> None:
-    stage = Stage()
-    theatre = Theatre(stage, asking(stage))
-    # A form that lets such ids through: the host's answer must still reach its own question.
-    calls = [
-        Asked(id="t1.2.a1", name="ask", arguments={"n": "evil"}),
-        Asked(id="t1.1", name="ask", arguments={"n": "asked"}),
-        Asked(id="t1.2", name="ask", arguments={"n": "other"}),
-    ]
-    message = {"role": "assistant", "calls": [{"id": call.id, "tool": "ask"} for call in calls]}
-    reply = Reply(provider="plan", message=message, calls=tuple(calls))
-
-    async def host(run: Run) -> Turn:
-        turn = await run.submit(reply, wait=False)
-        await run.approve(run.approvals[1].id)
-        assert turn.call("t1.2").record.arguments == {"n": "asked"}
-        await run.cancel("t1.1")
-        assert turn.call("t1.2.a1").state is State.CANCELLED
-        await run.deny("t1.3")
-        await turn.wait()
-        return turn
-
-    turn = theatre.enter(host)
-
-    assert stage.log == ["asked"]
-    assert [call.state for call in turn.calls] == [
-        State.CANCELLED,
-        State.SUCCEEDED,
-        State.DENIED,
-    ]
-
-
-def test_a_question_that_is_not_open_is_named_with_those_that_are() -> None:
-    stage = Stage()
-    theatre = Theatre(stage, asking(stage), echo(stage))
-
-    async def host(run: Run) -> None:
-        with pytest.raises(UnknownApprovalError, match=r"no open approval 'a' \(open: none\)"):
-            await run.approve("a")
-        turn = await run.submit(plan(asks("a"), asks("b"), {"id": "e", "tool": "echo"}), wait=False)
-        for name in ("e", "t1.3", "", "t1.1.a2", "nobody"):
-            with pytest.raises(UnknownApprovalError) as unknown:
-                await run.deny(name)
-            assert str(unknown.value) == (
-                f"run 'r' has no open approval {name!r} (open: t1.1.a1, t1.2.a1)"
-            )
-        answers = [run.approve("a"), run.deny("a"), run.approve("t1.1")]
-        results = await asyncio.gather(*answers, return_exceptions=True)
-        assert [type(result) for result in results] == [
-            type(None),
-            UnknownApprovalError,
-            UnknownApprovalError,
-        ]
-        await run.cancel("b")
-        with pytest.raises(UnknownApprovalError):
-            await run.approve("b")
-        await turn.wait()
-
-    theatre.enter(host)
-
-    assert stage.log == ["a"]
-
-
-def test_an_approval_binds_the_arguments_that_run_with_their_references_resolved() -> None:
-    stage = Stage()
-    ran: list[Any] = []
-    send = stage.tool(
-        "send",
-        Do(lambda given: ran.append(json.loads(json.dumps(given)))),
-        effect=Effect.EXTERNAL,
-        approval=True,
-        schema=ANY,
-    )
-    theatre = Theatre(stage, stage.tool("find", Return({"to": ["ann"]})), send)
-
-    async def host(run: Run) -> tuple[Any, Turn]:
-        turn = await run.submit(
-            plan(
-                {"id": "f", "tool": "find"},
-                {"id": "s", "tool": "send", "arguments": {"to": {"$from": "f", "path": "to"}}},
-            ),
-            wait=False,
-        )
-        await asyncio.sleep(1)
-        (question,) = run.approvals
-        shown = json.loads(json.dumps(question.arguments))
-        await run.approve(question.id)
-        await turn.wait()
-        return shown, turn
-
-    shown, turn = theatre.enter(host)
-
-    assert shown == {"to": ["ann"]}
-    assert ran == [shown]
-    assert values(turn)["f"] == {"to": ["ann"]}
-
-
-def test_arguments_that_somebody_changed_after_asking_are_not_approved() -> None:
-    stage = Stage()
-    theatre = Theatre(stage, asking(stage))
-
-    async def host(run: Run) -> Turn:
-        turn = await run.submit(plan(asks("a")), wait=False)
-        run.approvals[0].arguments["n"] = "something else"
-        with pytest.raises(UsageError, match=r"approval t1.1.a1 is stale: it was asked for somet"):
-            await run.approve("a")
-        await run.deny("a")
-        await turn.wait()
-        return turn
-
-    assert states(theatre.enter(host)) == {"a": State.DENIED}
-    assert stage.log == []
-
-
-def test_a_tool_that_changed_over_a_restart_needs_a_new_question() -> None:
-    stage = Stage()
-    theatre = Theatre(stage, asking(stage, version="1"))
-
-    async def first(run: Run) -> None:
-        await run.submit(plan(asks("a")), wait=False)
-
-    async def second(run: Run) -> Turn:
-        with pytest.raises(UsageError, match="approval t1.1.a1 is stale"):
-            await run.approve("a")
-        await run.deny("a")
-        turn = await run.finish()
-        assert turn is not None
-        return turn
-
-    theatre.enter(first)
-    theatre.tools = [asking(stage, version="2")]
-
-    assert states(theatre.enter(second)) == {"a": State.DENIED}
-
-
-def test_a_question_expires_and_a_late_answer_does_not_count() -> None:
-    stage = Stage()
-    theatre = Theatre(stage, asking(stage), echo(stage))
-
-    async def host(run: Run) -> tuple[Turn, float]:
-        began = now()
-        turn = await run.submit(plan(asks("a"), {"id": "b", "tool": "echo", "needs": ["a"]}))
-        with pytest.raises(UnknownApprovalError):
-            await run.approve("a")
-        return turn, now() - began
-
-    turn, waited = theatre.enter(host)
-
-    assert waited == 3600
-    assert states(turn) == {"a": State.DENIED, "b": State.SKIPPED}
-    assert codes(turn) == {"a": Code.APPROVAL_EXPIRED, "b": Code.DEPENDENCY_FAILED}
-    assert failure(turn, "a").message == "Nobody answered in time whether this call may run."
-
-
-def test_a_question_without_expiry_waits_for_ever() -> None:
-    stage = Stage()
-    theatre = Theatre(stage, asking(stage), limits=Limits(approval_seconds=math.inf))
-
-    async def host(run: Run) -> Turn:
-        turn = await run.submit(plan(asks("a")), wait=False)
-        await asyncio.sleep(1e6)
-        await run.approve("a")
-        await turn.wait()
-        return turn
-
-    assert values(theatre.enter(host)) == {"a": "a"}
-
-
-def test_a_question_keeps_its_end_over_a_restart() -> None:
-    stage = Stage()
-    theatre = Theatre(stage, asking(stage))
-
-    async def first(run: Run) -> None:
-        await run.submit(plan(asks("a")), wait=False)
-        await asyncio.sleep(600)
-
-    async def second(run: Run) -> tuple[Turn, float]:
-        began = now()
-        turn = await run.finish()
-        assert turn is not None
-        return turn, now() - began
-
-    theatre.enter(first)
-    theatre.wall = 600.0
-    turn, waited = theatre.enter(second)
-
-    assert codes(turn) == {"a": Code.APPROVAL_EXPIRED}
-    assert waited == 3000
-
-
-def test_a_question_that_ended_while_nobody_drove_the_run_is_over_at_once() -> None:
-    stage = Stage()
-    theatre = Theatre(stage, asking(stage))
-
-    async def first(run: Run) -> None:
-        await run.submit(plan(asks("a")), wait=False)
-
-    async def second(run: Run) -> tuple[Turn, float]:
-        with pytest.raises(UsageError, match=r"approval t1.1.a1 is expired: it was asked for som"):
-            await run.approve("a")
-        began = now()
-        turn = await run.finish()
-        assert turn is not None
-        return turn, now() - began
-
-    theatre.enter(first)
-    theatre.wall = 3600.0
-    turn, waited = theatre.enter(second)
-
-    assert codes(turn) == {"a": Code.APPROVAL_EXPIRED}
-    assert waited == 0
-
-
-def test_a_question_is_answered_after_a_restart_before_the_turn_goes_on() -> None:
-    stage = Stage()
-    theatre = Theatre(stage, asking(stage), stage.tool("find", Return("found")))
-
-    async def first(run: Run) -> None:
-        await run.submit(
-            plan({"id": "f", "tool": "find"}, asks("x", arguments={"n": "${f}"}), asks("y")),
-            wait=False,
-        )
-        await asyncio.sleep(1)
-
-    async def second(run: Run) -> Turn:
-        # In the order of asking: the other one had to wait for what it refers to.
-        assert [one.id for one in run.approvals] == ["t1.3.a1", "t1.2.a1"]
-        assert run.approvals[1].arguments == {"n": "found"}
-        await run.approve("t1.2.a1", by="ann")
-        await run.deny("y")
-        await asyncio.sleep(5)
-        turn = await run.finish()
-        assert turn is not None
-        return turn
-
-    theatre.enter(first)
-    turn = theatre.enter(second)
-
-    assert values(turn) == {"f": "found", "x": "found"}
-    assert codes(turn) == {"y": Code.APPROVAL_REJECTED}
-    assert stage.log == ["found"]
-
-
-def conflicting(stage: Stage) -> tuple[list[Tool[..., Any]], Plan]:
-    """One call that asks; one that conflicts, one that needs it, and one that does neither."""
-    tools = [
-        asking(stage, "ask", "write db:t"),
-        stage.tool("put", Sleep(1), effect=Effect.WRITE, claims=["write db:t"], schema=ANY),
-        stage.tool("other", Sleep(1), effect=Effect.WRITE, claims=["write db:u"], schema=ANY),
-        stage.tool("free", Sleep(1), effect=Effect.WRITE, claims=["write db:v"], schema=ANY),
-    ]
-    calls = plan(
-        {"id": "before", "tool": "put", "arguments": {"n": "before"}},
-        asks("ask"),
-        {"id": "after", "tool": "put", "arguments": {"n": "after"}},
-        {"id": "needs", "tool": "other", "arguments": {"n": "needs"}, "needs": ["ask"]},
-        {"id": "free", "tool": "free", "arguments": {"n": "free"}},
-    )
-    return tools, calls
-
-
-@pytest.mark.parametrize("order", ["keep", "overtake"])
-def test_who_does_not_meet_a_call_that_asks_goes_on_and_who_does_waits_or_passes(
-    order: str,
-) -> None:
-    stage = Stage()
-    tools, calls = conflicting(stage)
-    theatre = Theatre(stage, *tools, approval_order=order)
-
-    async def host(run: Run) -> dict[str, tuple[float, float]]:
-        turn = await run.submit(calls, wait=False)
-        began = now()
-        await asyncio.sleep(10)
-        lanes = [lane.resource for lane in run._engine.status().lanes if lane.holders]
-        assert lanes == []
-        await run.approve("ask")
-        await turn.wait()
-        assert set(states(turn).values()) == {State.SUCCEEDED}
-        return {name: (one - began, two - began) for name, (one, two) in spans(stage).items()}
-
-    ran = theatre.enter(host)
-
-    assert ran["before"] == (0, 1)
-    assert ran["ask"] == (10, 11)
-    assert ran["after"] == ((11, 12) if order == "keep" else (1, 2))
-    assert ran["needs"] == (11, 12)
-    assert ran["free"] == (0, 1)
-
-
-@pytest.mark.parametrize("order", ["keep", "overtake"])
-def test_the_order_of_conflicts_with_a_call_that_asks_survives_a_restart(order: str) -> None:
-    stage = Stage()
-    tools, calls = conflicting(stage)
-    theatre = Theatre(stage, *tools, approval_order=order)
-
-    async def first(run: Run) -> None:
-        await run.submit(calls, wait=False)
-        await asyncio.sleep(1.5)
-        theatre.journal = crashed(theatre.journal)
-
-    async def second(run: Run) -> list[str]:
-        stage.executions.clear()
-        finishing = asyncio.create_task(run.finish())
-        await asyncio.sleep(10)
-        await run.approve("ask")
-        await finishing
-        return [one.arguments["n"] for one in stage.executions]
-
-    theatre.enter(first)
-    ran = theatre.enter(second)
-
-    assert ran.index("ask") < ran.index("needs")
-    if order == "keep":
-        assert ran.index("ask") < ran.index("after")
-    else:
-        assert "after" not in ran or ran.index("after") < ran.index("ask")
-
-
-def test_closing_a_turn_withdraws_its_questions_also_those_still_to_come() -> None:
-    stage = Stage()
-    theatre = Theatre(stage, asking(stage), stage.tool("slow", Sleep(5), Return("s")))
-
-    async def host(run: Run) -> tuple[Turn, float]:
-        turn = await run.submit(
-            plan({"id": "s", "tool": "slow"}, asks("now"), asks("later", needs=["s"])), wait=False
-        )
-        await asyncio.sleep(1)
-        began = now()
-        await turn.close()
-        await turn.close()
-        return turn, now() - began
-
-    turn, waited = theatre.enter(host)
-
-    assert waited == 4
-    assert states(turn) == {"s": State.SUCCEEDED} | dict.fromkeys(
-        ["now", "later"], State.CANCELLED
-    )
-    for name in ("now", "later"):
-        assert failure(turn, name).message == (
-            "The call was cancelled: the turn was closed before a human answered. It had not been "
-            "started."
-        )
-    assert stage.log == []
-
-
-def test_a_turn_that_waits_for_humans_is_parked_when_the_run_is_left() -> None:
-    stage = Stage()
-    theatre = Theatre(stage, asking(stage), echo(stage))
-
-    async def first(run: Run) -> None:
-        turn = await run.submit(
-            plan(asks("a"), {"id": "b", "tool": "echo", "needs": ["a"]}), wait=False
-        )
-        with pytest.raises(TurnNotReadyError, match="turn 1 is not ready: calls a, b are open; "):
-            _ = turn.messages
-        assert repr(turn) == "<Turn 1 of run 'r', 2 calls, open: a, b>"
-
-    async def second(run: Run) -> Turn:
-        assert run.open_turn is not None
-        assert run.open_turn.open_calls == ["a", "b"]
-        with pytest.raises(OpenTurnError) as refused:
-            await run.submit(plan({"id": "c", "tool": "echo"}))
-        assert str(refused.value) == (
-            "run 'r' has an open turn 1 (calls a, b are open); wait for it, or end it with "
-            "`await run.finish()`, before the next turn"
-        )
-        await run.approve("a")
-        turn = await run.finish()
-        assert turn is not None
-        return turn
-
-    theatre.enter(first)
-
-    assert set(states(theatre.enter(second)).values()) == {State.SUCCEEDED}
-
-
-# The host's side
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "told"),
-    [
-        (
-            {"lanes": {"mail": 0}},
-            UsageError,
-            "max_concurrent of lane:mail is 0; a lane lets at least 1 in",
-        ),
-        (
-            {"lanes": {"mail": 1.5}},
-            UsageError,
-            "max_concurrent of lane:mail is 1.5; give a whole number",
-        ),
-        (
-            {"lanes": {"mail": "2"}},
-            UsageError,
-            "max_concurrent of lane:mail is '2'; give a whole number",
-        ),
-        (
-            {"lanes": {"": 1}},
-            BadResourceError,
-            "resource 'lane:': name one, as in lane:mail",
-        ),
-        (
-            {"durability": "ful"},
-            UsageError,
-            "durability='ful' is not known (known: full, relaxed)",
-        ),
-        (
-            {"approval_order": None},
-            UsageError,
-            "approval_order=None is not known (known: keep, overtake)",
-        ),
-        (
-            {"policy": "/nowhere/policy.toml"},
-            PolicyError,
-            "/nowhere/policy.toml: cannot be read: No such file or directory",
-        ),
-        (
-            {"tools": [Stage().tool("p"), Stage().tool("p")]},
-            ToolError,
-            "tool 'p': two tools have this name",
-        ),
-    ],
-)
-def test_an_engine_that_cannot_be_meant_is_refused_when_it_is_made(
-    options: dict[str, Any], error: type[Exception], told: str
-) -> None:
-    with pytest.raises(error) as refused:
-        Engine(**options)
-
-    assert str(refused.value).startswith(told)
-
-
-@pytest.mark.parametrize(
-    ("limits", "told"),
-    [
-        ({"call_seconds": -1}, "Limits.call_seconds is -1; give a number of 0 or more, or math."),
-        ({"turn_seconds": math.nan}, "Limits.turn_seconds is nan; give a number of 0 or more, o"),
-        ({"grace_seconds": "1"}, "Limits.grace_seconds is '1'; give a number of 0 or more, or m"),
-        ({"tool_threads": 0}, "Limits.tool_threads is 0; give a whole number of 1 or more"),
-        ({"tool_threads": 1.5}, "Limits.tool_threads is 1.5; give a whole number of 1 or more"),
-        ({"tool_threads": math.inf}, "Limits.tool_threads is inf; give a whole number of 1 or mo"),
-        ({"approval_seconds": 0}, "Limits.approval_seconds is 0, so nobody could ever answer; g"),
-    ],
-)
-def test_limits_that_cannot_be_meant_are_refused(limits: dict[str, Any], told: str) -> None:
-    with pytest.raises(UsageError) as refused:
-        Limits(**limits)
-
-    assert str(refused.value).startswith(told)
-
-
-def test_limits_may_be_zero_or_lifted() -> None:
-    stage = Stage()
-    slow = stage.tool("slow", Sleep(1e6), Return("s"))
-    calls = plan({"id": "a", "tool": "slow"})
-    lifted = Limits(call_seconds=math.inf, turn_seconds=math.inf)
-    none = [Limits(call_seconds=0), Limits(turn_seconds=0)]
-
-    assert values(Theatre(stage, slow, limits=lifted).play(calls)) == {"a": "s"}
-    for limits in none:
-        assert codes(Theatre(stage, slow, limits=limits).play(calls)) == {"a": Code.TIMEOUT}
-
-
-def test_outside_of_its_engine_a_run_is_closed_and_says_how_to_open_it() -> None:
-    stage = Stage()
-    engine = Engine([stage.tool("ok", Sleep(1), Return(1))], clock=stage.make_clock)
-    calls = plan({"id": "a", "tool": "ok"})
-
-    async def main() -> None:
-        for look in (lambda: engine.status(), lambda: engine.services):
-            with pytest.raises(EngineClosedError, match="the Engine is not open; use it inside"):
-                look()
-        with pytest.raises(EngineClosedError, match="the Engine is not open"):
-            await engine.run("r").__aenter__()
-        async with engine:
-            run = engine.run("r")
-            await closed(run)
-            async with run:
-                turn = await run.submit(calls)
-            await closed(run)
-            await run.__aexit__(None, None, None)
-        assert turn.ready
-        assert values(turn) == {"a": 1}
-
-    async def closed(run: Run) -> None:
-        for act in (run.submit(calls), run.say("x"), run.finish(), run.approve("a"), run.cancel()):
-            with pytest.raises(EngineClosedError) as refused:
-                await act
-            assert str(refused.value) == (
-                "run 'r' is not open; use it inside `async with engine.run('r') as run:`"
-            )
-        with pytest.raises(EngineClosedError):
-            run.history()
-
-    run_virtual(main)
-
-
-def test_an_engine_that_is_left_under_its_run_stops_what_runs_and_closes_it() -> None:
-    stage = Stage()
-    slow = stage.tool("slow", Sleep(100), Log("done"), effect=Effect.WRITE)
-    engine = Engine([slow], clock=stage.make_clock)
-    calls = plan({"id": "a", "tool": "slow"})
-
-    async def main() -> None:
-        run = engine.run("r")
-        async with engine:
-            await run.__aenter__()
-            turn = await run.submit(calls, wait=False)
-            await asyncio.sleep(1)
-        with pytest.raises(EngineClosedError):
-            await run.submit(plan({"id": "b", "tool": "slow"}))
-        await run.__aexit__(None, None, None)
-        assert codes(turn) == {"a": Code.CANCELLED}
-        async with engine, engine.run("r") as again:
-            assert states(again.turns[0]) == {"a": State.CANCELLED}
-
-    run_virtual(main)
-
-    assert stage.log == []
-
-
-def test_a_name_or_settings_that_cannot_be_kept_are_refused_at_once() -> None:
-    engine = Engine()
-
-    for name in ("", "half \ud83d"):
-        with pytest.raises(UsageError, match="a run needs a name"):
-            engine.run(name)
-    with pytest.raises(UsageError, match=r"settings= of run 'r' cannot be kept as JSON: \$ is of"):
-        engine.run("r", settings=object())
-
-
-def test_texts_of_the_host_are_kept_whole_and_break_no_journal(tmp_path: Path) -> None:
-    half = "half \ud83d"
-    stage = Stage()
-    theatre = Theatre(
-        stage, asking(stage), stage.tool("slow", Sleep(9)), journal=str(tmp_path / "runs.db")
-    )
-
-    async def host(run: Run) -> Turn:
-        turn = await run.submit(
-            plan(asks("a"), asks("b"), {"id": "c", "tool": "slow"}), key=half, wait=False
-        )
-        await run.say(half)
-        await run.approve("a", by=half, reason=half)
-        await run.deny("b", by=half, reason=half)
-        await run.cancel("c", reason=half)
-        await turn.wait()
-        assert await run.submit(plan(asks("z")), key=half) is not turn
-        assert len(run.turns) == 1
-        return turn
-
-    turn = theatre.enter(host, run={"resume_with": half, "settings": {half: half}})
-
-    assert states(turn) == {"a": State.SUCCEEDED, "b": State.DENIED, "c": State.CANCELLED}
-    assert "half �" in failure(turn, "c").message
-
-
-@pytest.mark.parametrize(
-    "message", [{}, {"content": "x"}, {"role": 5}, [], 5, None, {"role": "user", "content": {1}}]
-)
-def test_a_message_that_is_none_is_not_taken_into_the_conversation(message: Any) -> None:
-    theatre = Theatre(Stage())
-
-    async def host(run: Run) -> list[Any]:
-        if message != {"role": "user", "content": {1}}:
-            with pytest.raises(PayloadError, match="is no message. Say a text, or a message with"):
-                await run.say(message)
-        return await run.say("hello")
-
-    assert theatre.enter(host) == [{"role": "user", "content": "hello"}]
-
-
-def test_the_same_answer_is_one_turn_by_the_providers_id_or_the_hosts_key() -> None:
-    stage = Stage()
-    theatre = Theatre(stage, stage.tool("slow", Sleep(1), Log("ran"), Return("s")))
-    reply = anthropic_reply(("a", "slow", {}), key="msg_1")
-
-    async def host(run: Run) -> None:
-        one = await run.submit(reply, wait=False)
-        two = await run.submit(reply, wait=False)
-        assert not two.ready
-        three = await run.submit(reply)
-        assert one.number == two.number == three.number == 1
-        assert three.ready
-        keyed = await run.submit(plan({"id": "b", "tool": "slow"}), key="mine")
-        again = await run.submit(plan({"id": "other", "tool": "slow"}), key="mine")
-        assert keyed.number == again.number == 2
-        assert (await run.submit(reply)).number == 3
-        assert (await run.submit(reply, key="mine")).number == 2
-
-    theatre.enter(host)
-
-    assert stage.log == ["ran"] * 3
-
-
-def test_a_second_answer_is_refused_while_the_first_is_taken_in_or_runs() -> None:
-    stage = Stage()
-    theatre = Theatre(stage, stage.tool("slow", Sleep(1), Return("s")))
-
-    async def host(run: Run) -> None:
-        results = await asyncio.gather(
-            *(run.submit(plan({"id": n, "tool": "slow"})) for n in "abc"), return_exceptions=True
-        )
-        assert [type(result) for result in results] == [Turn, OpenTurnError, OpenTurnError]
-        assert "run 'r' has an open turn 1 (" in str(results[1])
-        turn = await run.submit(plan({"id": "d", "tool": "slow"}), wait=False)
-        with pytest.raises(OpenTurnError, match=r"an open turn 2 \(call d is open\); wait for"):
-            await run.submit(plan({"id": "e", "tool": "slow"}))
-        await turn.wait()
-        big = plan(*({"id": f"c{n}", "tool": "slow"} for n in range(600)))
-        first = asyncio.create_task(run.submit(big))
-        await asyncio.sleep(0)
-        with pytest.raises(OpenTurnError, match="an open turn 3 "):
-            await run.submit(plan({"id": "f", "tool": "slow"}))
-        await first
-
-    theatre.enter(host)
-
-    assert sum(stage.entered.values()) == 602
-
-
-@pytest.mark.parametrize("ticks", range(8))
-@pytest.mark.parametrize("wait", [True, False])
-def test_whoever_is_cancelled_in_submit_cancels_the_turn_at_any_point(
-    ticks: int, wait: bool, tmp_path: Path
-) -> None:
-    stage = Stage()
-    slow = stage.tool("slow", Sleep(5), Log("done"), effect=Effect.WRITE)
-    theatre = Theatre(stage, slow, journal=str(tmp_path / "runs.db"))
-
-    async def host(run: Run) -> Turn | None:
-        submitting = asyncio.create_task(run.submit(plan({"id": "a", "tool": "slow"}), wait=wait))
-        for _ in range(ticks):
-            await asyncio.sleep(0)
-        finished = submitting.done()
-        submitting.cancel()
-        try:
-            await submitting
-        except asyncio.CancelledError:
-            assert run.open_turn is None
-        else:
-            assert finished
-            await run.cancel()
-            await run.finish()
-        await asyncio.sleep(20)
-        return run.turns[0] if run.turns else None
-
-    turn = theatre.enter(host)
-
-    assert stage.log == []
-    assert turn is None or states(turn) == {"a": State.CANCELLED}
-
-
-def test_a_turn_that_is_not_waited_for_goes_on_and_shows_its_messages_when_ready() -> None:
-    stage = Stage()
-    theatre = Theatre(
-        stage,
-        stage.tool("slow", Sleep(2), Return("s")),
-        stage.tool("quick", Sleep(1), Return("q")),
-    )
-
-    async def host(run: Run) -> None:
-        turn = await run.submit(
-            plan({"id": "s", "tool": "slow"}, {"id": "q", "tool": "quick"}), wait=False
-        )
-        assert (turn.ready, turn.open_calls, turn.outcomes) == (False, ["s", "q"], {})
-        await asyncio.sleep(1.5)
-        assert values(turn) == {"q": "q"}
-        assert turn.open_calls == ["s"]
-        with pytest.raises(TurnNotReadyError) as refused:
-            _ = turn.messages
-        assert str(refused.value) == (
-            "turn 1 is not ready: call s is open; `await turn.wait()`, answer its approvals, or "
-            "end it with `await turn.close()`"
-        )
-        assert run.history() == []
-        await turn.wait()
-        assert turn.ready
-        assert run.history() == turn.messages
-        assert turn.call("q") is turn.call("t1.2")
-        assert isinstance(turn.call("s"), CallView)
-        with pytest.raises(UnknownCallError, match="run 'r' has no call 'x'"):
-            turn.call("x")
-        with pytest.raises(UnknownCallError, match="run 'r' has no call 'x'"):
-            await run.cancel("x")
-        await run.cancel("s")
-        await run.cancel()
-        assert values(turn) == {"s": "s", "q": "q"}
-        assert await run.finish() is None
-        assert run.open_turn is None
-        assert [one.number for one in run.turns] == [1]
-        assert run.id == "r"
-
-    theatre.enter(host)
-
-
-def test_an_uncertain_call_can_be_settled_while_its_turn_is_open() -> None:
-    stage = Stage()
-    lost = stage.tool("lost", Raise(ConnectionResetError("cut")), effect=Effect.EXTERNAL)
-    theatre = Theatre(stage, lost, echo(stage))
-
-    async def host(run: Run) -> Turn:
-        turn = await run.submit(
-            plan(
-                {"id": "u", "tool": "lost"},
-                {"id": "v", "tool": "lost"},
-                {"id": "x", "tool": "echo", "arguments": {"v": "${u.id}"}},
-                {"id": "y", "tool": "echo", "needs": ["v"]},
-            ),
-            wait=False,
-        )
-        await turn.wait()
-        assert turn.open_calls == ["x", "y"]
-        with pytest.raises(UnknownCallError, match=r"has no call 'x \(UNCERTAIN\)'"):
-            await run.settle("x", value=1)
-        with pytest.raises(UsageError, match="what u came to cannot be kept as JSON"):
-            await run.settle("u", value=object())
-        await run.settle("u", value={"id": 7}, by="the bank")
-        await run.settle("v", failure="it was never sent")
-        await turn.wait()
-        assert turn.ready
-        with pytest.raises(UnknownCallError):
-            await run.settle("u", value=2)
-        return turn
-
-    turn = theatre.enter(host)
-
-    assert values(turn) == {"u": {"id": 7}, "x": {"v": "7"}}
-    assert codes(turn) == {"v": Code.TOOL_ERROR, "y": Code.DEPENDENCY_FAILED}
-    assert failure(turn, "v").message == (
-        "It was found out afterwards that the call failed: it was never sent"
-    )
-
-
-def test_definitions_are_written_for_each_provider_and_no_other() -> None:
-    async def look(path: str, deep: bool = False) -> str:
-        """Look at a file."""
-        return path
-
-    engine = Engine([tool(look, effect=Effect.READ)])
-
-    (chat,) = engine.definitions("openai-chat")
-    (message,) = engine.definitions("anthropic-messages")
-
-    assert chat["type"] == "function"
-    assert chat["function"]["name"] == message["name"] == "look"
-    assert chat["function"]["parameters"] == message["input_schema"]
-    assert message["description"] == "Look at a file."
-    assert message["input_schema"]["required"] == ["path"]
-    for asked in (engine, Engine()):
-        with pytest.raises(UsageError, match=r"for 'gemini' \(known: openai-chat, anthropic-mess"):
-            asked.definitions("gemini")
-
-
 # Many calls
 
 
@@ -2478,109 +1286,71 @@ def test_a_chain_of_five_thousand_references_runs_and_a_broken_one_names_its_roo
     )
 
 
-# Providers' own objects, and a conversation of several turns
-
-
-def test_objects_of_the_openai_sdk_go_straight_in() -> None:
+def test_a_workspace_that_moved_since_a_call_was_asked_for_is_told(tmp_path: Path) -> None:
     stage = Stage()
-    reply = openai_reply(("call_1", "echo", '{"x": 1}'), ("call_2", "echo", "{"))
-    reply["choices"][0]["index"] = 0
-    reply |= {"object": "chat.completion", "created": 1, "model": "m"}
-    completion = openai.types.chat.ChatCompletion.model_validate(reply)
-    theatre = Theatre(stage, echo(stage))
+    put = stage.tool(
+        "put", Log("put"), effect=Effect.WRITE, claims=["write file:{n}"], approval=True
+    )
+    theatre = Theatre(stage, put)
 
-    whole = theatre.play(completion)
-    bare = Theatre(stage, echo(stage)).play(completion.choices[0].message)
+    async def first(run: Run) -> None:
+        call = {"id": "a", "tool": "put", "arguments": {"n": "x"}}
+        await run.submit(plan(call), wait=False)
 
-    for turn in (whole, bare):
-        assert values(turn) == {"call_1": {"x": 1}}
-        assert codes(turn) == {"call_2": Code.MALFORMED_ARGUMENTS}
-        assert [one["role"] for one in turn.messages] == ["assistant", "tool", "tool"]
-        assert json.loads(json.dumps(turn.messages)) == turn.messages
+    theatre.enter(first, workspace=tmp_path / "old")
+    turn = theatre.finish(workspace=tmp_path / "new")
 
-
-def test_objects_of_the_anthropic_sdk_go_straight_in() -> None:
-    stage = Stage()
-    reply = anthropic_reply(("toolu_1", "echo", {"x": 1}), ("toolu_2", "nope", {}), key="msg_1")
-    reply |= {"type": "message", "model": "m", "usage": {"input_tokens": 1, "output_tokens": 1}}
-    message = anthropic.types.Message.model_validate(reply)
-
-    turn = Theatre(stage, echo(stage)).play(message)
-
-    assert values(turn) == {"toolu_1": {"x": 1}}
-    assert codes(turn) == {"toolu_2": Code.UNKNOWN_TOOL}
-    _, results = turn.messages
-    assert [block["tool_use_id"] for block in results["content"]] == ["toolu_1", "toolu_2"]
+    assert codes(turn) == {"a": Code.BAD_REFERENCE}
+    assert f"claims exclusive file:{tmp_path}/new/x, which goes beyond" in (
+        failure(turn, "a").message
+    )
+    assert stage.log == []
 
 
-def check_anthropic(messages: Sequence[Plan]) -> None:
-    """Every tool_use has its result in the very next message, ahead of anything else."""
-    for at, message in enumerate(messages):
-        content = message["content"]
-        blocks = content if isinstance(content, list) else [{"type": "text"}]
-        assert blocks
-        used = [block["id"] for block in blocks if block["type"] == "tool_use"]
-        assert bool(used) <= (message["role"] == "assistant")
-        if used:
-            after = messages[at + 1]
-            assert after["role"] == "user"
-            results = after["content"][: len(used)]
-            assert [block["tool_use_id"] for block in results] == used
-        answered = [block for block in blocks if block["type"] == "tool_result"]
-        assert not answered or messages[at - 1]["role"] == "assistant"
+def test_a_claim_function_cannot_change_what_runs_nor_end_the_program() -> None:
+    def spoiling(arguments: Mapping[str, Any]) -> list[str]:
+        spoil(arguments["x"])
+        if arguments["x"] != [1, "spoilt"]:
+            return []
+        raise SystemExit(1)
 
-
-def check_openai(messages: Sequence[Plan]) -> None:
-    """Every call has its message right behind the assistant's, in order."""
-    at = 0
-    while at < len(messages):
-        message = messages[at]
-        assert message["role"] != "tool"
-        calls = [call["id"] for call in message.get("tool_calls") or ()]
-        behind = messages[at + 1 : at + 1 + len(calls)]
-        assert [one.get("tool_call_id") for one in behind] == calls
-        assert all(one["role"] == "tool" and one["content"] for one in behind)
-        at += 1 + len(calls)
-
-
-@pytest.mark.parametrize("form", ["openai", "anthropic"])
-def test_a_conversation_of_several_turns_is_valid_and_the_same_after_a_restart(form: str) -> None:
     stage = Stage()
     theatre = Theatre(
         stage,
-        echo(stage),
-        stage.tool("bad", Raise(ValueError("x"))),
-        stage.tool("silent", Return("")),
-        stage.tool("slow", Sleep(50)),
-        asking(stage),
+        stage.tool("a", Do(dict), schema=ANY, claims=spoiling),
+        stage.tool("b", Do(dict), schema=ANY, claims=lambda given: spoil(given["x"])),
     )
-    check = check_openai if form == "openai" else check_anthropic
 
-    def reply(*calls: tuple[str, str, Any]) -> Plan:
-        if form == "openai":
-            return openai_reply(*((i, n, json.dumps(given)) for i, n, given in calls))
-        return anthropic_reply(*calls)
+    turn = theatre.play(
+        plan(
+            {"id": "a", "tool": "a", "arguments": {"x": [1]}},
+            {"id": "b", "tool": "b", "arguments": {"x": [1]}},
+        )
+    )
 
-    async def host(run: Run) -> list[Any]:
-        check(await run.say("Do it."))
-        await run.submit(reply(("a", "echo", {"x": 1}), ("a", "bad", {}), ("", "no such", {})))
-        check(run.history())
-        await run.submit(reply(("a", "echo", {"x": "${a.x}"}), ("s", "silent", {})))
-        check(await run.say("And now?"))
-        check(await run.say({"role": "user", "content": [{"type": "text", "text": "Well?"}]}))
-        open_turn = await run.submit(reply(("w", "slow", {}), ("q", "ask", {"n": 1})), wait=False)
-        check(await run.say("Stop!"))
-        await run.cancel()
-        await open_turn.wait()
-        check(run.history())
-        await run.submit({"role": "assistant", "content": [{"type": "text", "text": "Done."}]})
-        check(await run.say("Thanks."))
-        return run.history()
+    assert values(turn) == {"a": {"x": [1]}, "b": {"x": [1]}}
 
-    async def again(run: Run) -> list[Any]:
-        return run.history()
 
-    history = theatre.enter(host)
+def test_a_claim_function_that_exits_is_the_calls_fault() -> None:
+    def leaving(_: Mapping[str, Any]) -> list[str]:
+        raise SystemExit(1)
 
-    assert len([message for message in history if message["role"] == "assistant"]) == 4
-    assert theatre.enter(again) == history
+    stage = Stage()
+    theatre = Theatre(stage, echo(stage), echo(stage, "leaves", claims=leaving))
+
+    turn = theatre.play(plan({"id": "a", "tool": "leaves"}, {"id": "b", "tool": "echo"}))
+
+    assert codes(turn) == {"a": Code.INVALID_ARGUMENTS}
+    assert "the function that names them raised SystemExit" in failure(turn, "a").message
+
+
+def spoil(value: Any) -> list[Any]:
+    """Change everything that can be changed, all the way down."""
+    inner = list(value.values()) if isinstance(value, dict) else value
+    for one in inner if isinstance(inner, list) else ():
+        spoil(one)
+    if isinstance(value, dict):
+        value["cache_control"] = {"type": "ephemeral"}
+    elif isinstance(value, list):
+        value.append("spoilt")
+    return []

@@ -45,8 +45,8 @@ async def answered(run: Run, news: asyncio.Event, ask: Asking) -> AsyncGenerator
     finally:
         answering.cancel()
         await asyncio.wait([answering])
-    if not answering.cancelled():
-        answering.result()
+        if not answering.cancelled():
+            answering.result()
 
 
 def whom_to_ask(*, yes: bool) -> Asking:

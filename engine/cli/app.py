@@ -148,7 +148,7 @@ def run_(  # noqa: PLR0913, PLR0917 - typer makes an option of each parameter
         yes=yes,
         mode=mode,
     )
-    asyncio.run(plans.check_plan(settings, name))
+    asyncio.run(plans.check_plan(settings))
     journals.refuse_known(file, name)
     store = observed(SqliteStore(file), terminal, settings.workspace)
     asyncio.run(plans.run_plan(settings, name, store))

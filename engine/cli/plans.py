@@ -14,20 +14,14 @@ from typing import Any, NoReturn, cast
 
 import msgspec
 
-from laneway.engine.admission import admit
 from laneway.engine.cli.answering import answered, whom_to_ask
 from laneway.engine.cli.stores import ObservedStore
 from laneway.engine.engine import Engine
-from laneway.engine.providers import parse
-from laneway.engine.run import fault_lines
-from laneway.engine.scheduler import Scheduler
 from laneway.engine.tools import Tool, load_tools
 from laneway.errors import PayloadError, PlanError, UsageError
 from laneway.facts import ApprovalAsked, Row
-from laneway.ids import RunId
-from laneway.journal.fold import RunView
 from laneway.journal.store import JournalStore
-from laneway.journal.writer import RunLog
+from laneway.outcomes import Failure
 
 RESUME_WITH = "laneway.engine.cli.plans:carry_on"
 
@@ -100,7 +94,7 @@ def lane_limit(text: str) -> tuple[str, int]:
     return name, int(count)
 
 
-async def check_plan(settings: PlanSettings, name: str) -> None:
+async def check_plan(settings: PlanSettings) -> None:
     """Analyse a plan as the engine will, without a journal and without running anything.
 
     Raises:
@@ -109,11 +103,14 @@ async def check_plan(settings: PlanSettings, name: str) -> None:
     """
     async with make_engine(settings, None) as engine:
         engine.services.policy.mode(settings.mode)
-        log = RunLog(RunView(RunId(name)), lambda _: None)
-        scheduler = Scheduler(engine.services, log, mode=settings.mode, bound={})
-        admission = await admit(parse(settings.plan), 1, scheduler)
-        if admission.faults:
-            raise PlanError(fault_lines(admission))
+        preview = await engine.plan(settings.plan, mode=settings.mode)
+    faults = [
+        f"{call.name} ({call.tool}): {call.outcome.message}"
+        for call in preview.calls
+        if isinstance(call.outcome, Failure)
+    ]
+    if faults:
+        raise PlanError(faults)
 
 
 async def carry_on(journal: JournalStore, run: str, settings: Any) -> None:

@@ -226,8 +226,10 @@ def _function_call(message: Message, *, cut: bool, key: str) -> tuple[Asked, ...
 
 
 def _is_legal(call_id: str) -> bool:
-    """Servers differ in what they call an id, and take back what they gave: only rubbish is not,
-    and what would pass for one of Laneway's own names."""
+    """Refuse rubbish, and what would pass for one of Laneway's own names; no more.
+
+    Servers differ in what they call an id, and take back what they gave.
+    """
     rubbish = not call_id.isprintable() or not call_id or call_id.isspace()
     return not rubbish and not is_own(call_id)
 

@@ -15,6 +15,8 @@ from laneway.calls import Referring
 from laneway.engine.kinds import is_list, is_object
 from laneway.engine.plain import NotPlainError, plain
 from laneway.engine.providers.payload import (
+    DECODE,
+    ENCODE,
     arguments_of,
     copied,
     described,
@@ -211,5 +213,6 @@ def _result(answer: Answer) -> Message:
             "hint": outcome.hint,
         }
     else:
-        result["value"] = outcome.value
+        value = outcome.value
+        result["value"] = DECODE(ENCODE(value)) if isinstance(value, (dict, list)) else value
     return result

@@ -15,8 +15,10 @@ HERE = literal(".")
 class Shell(Protocol):
     """What runs the commands inside a command: the walk."""
 
-    def run(self, words: Sequence[Word], folders: Folders, through: str, /) -> None:
-        """Run a command that another one starts."""
+    def run(
+        self, words: Sequence[Word], folders: Folders, through: str, /
+    ) -> tuple[Folders, Folders]:
+        """Run a command that another one starts; say where it leaves a shell that it runs in."""
         ...
 
     def run_script(

@@ -25,8 +25,6 @@ class Simple(msgspec.Struct):
 
     words: list[Word]
     redirects: list[Redirect]
-    assigned: list[str]
-    """Names of variables that are set for it, or by it."""
     inner: list["Script"]
     """Substitutions in its words, each run in a subshell of its own."""
 
@@ -52,7 +50,7 @@ class Compound(msgspec.Struct):
     redirects: list[Redirect]
     inner: list["Script"]
     name: str = ""
-    """Of the function, or of the variable of a loop."""
+    """Of the function."""
 
 
 class Step(msgspec.Struct):

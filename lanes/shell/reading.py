@@ -28,6 +28,8 @@ _REDIRECTS = frozenset({"file_redirect", "herestring_redirect"})
 _NOT_A_NAME = re.compile(r"\w+(?:\[.*\])?\+?=.*", re.DOTALL)
 _C_HEADER = re.compile(r"for[ \t]*\(\([\w\s=;<>+*%!,-]*\)\)[\s;]*")
 _PATTERN = re.compile(r"[\w.*?/+,:@%\[\]-]+")
+_DESCRIPTORS = frozenset("0123456789")
+"""A POSIX shell takes two digits for a word."""
 _TEST_OPERATORS = frozenset({"!", "=", "==", "!="})
 
 RESERVED = frozenset(
@@ -60,7 +62,7 @@ def read(text: bytes, found: Found) -> Script:
     for document in documents:
         inner = _document(document, found)
         if inner:
-            script.append(Step(";", Simple([], [], [], inner)))
+            script.append(Step(";", Simple([], [], inner)))
     return script
 
 
@@ -126,7 +128,7 @@ class _Reader:
             following.append(children[1:])
             node = children[0]
         steps = (
-            [Step(after, Simple([], [], [], []))]
+            [Step(after, Simple([], [], []))]
             if node.type in _FOLLOWING
             else [self._step(node, after)]
         )
@@ -161,12 +163,12 @@ class _Reader:
         return Step(after, read(self, node))
 
     def _command(self, node: "Node") -> Simple:
-        command = Simple([], [], [], [])
+        command = Simple([], [], [])
         end = -1
         for child in self._source.children(node, lines=False):
             kind = child.type
             if kind == "variable_assignment":
-                command.assigned.append(self.words.assignment(child, command.inner))
+                self.words.assignment(child, command.inner)
             elif kind in _REDIRECTS:
                 if child.start_byte == end:
                     self._not_a_number(end)
@@ -181,17 +183,17 @@ class _Reader:
         return _checked(command)
 
     def _assignments(self, node: "Node") -> Simple:
-        command = Simple([], [], [], [])
+        command = Simple([], [], [])
         one = node.type == "variable_assignment"
         for child in [node] if one else self._source.children(node, lines=False):
-            command.assigned.append(self.words.assignment(child, command.inner))
+            self.words.assignment(child, command.inner)
         return command
 
     def _declaration(self, node: "Node") -> Simple:
-        command = Simple([], [], [], [])
+        command = Simple([], [], [])
         for child in self._source.children(node, lines=False):
             if child.type == "variable_assignment":
-                command.assigned.append(self.words.assignment(child, command.inner))
+                self.words.assignment(child, command.inner)
             elif child.type == "variable_name" or not child.is_named:
                 command.words.append(literal(self._source.of(child)))
             else:
@@ -199,7 +201,7 @@ class _Reader:
         return command
 
     def _test(self, node: "Node") -> Simple:
-        command = Simple([], [], [], [])
+        command = Simple([], [], [])
         children = self._source.children(node, lines=False)
         command.words.append(literal(self._source.of(children[0])))
         for child in children[1:-1]:
@@ -233,6 +235,8 @@ class _Reader:
         descriptor = ""
         if children[0].type == "file_descriptor":
             descriptor = self._source.of(children.pop(0))
+            if descriptor not in _DESCRIPTORS:
+                raise Unreadable(f"{descriptor!r} before a redirection")
         operator = self._source.of(children[0])
         words = [self.words.word(child, command.inner) for child in children[1:]]
         if operator == "<<<" or operator.endswith("-"):
@@ -240,7 +244,8 @@ class _Reader:
         elif words:
             command.redirects.append(Redirect(operator, words.pop(0), descriptor))
         if words:  # The tree takes what follows the target for more of them.
-            if isinstance(command, Compound) or operator == "<<<":
+            # A POSIX shell takes `&>` for the end of one command and the redirection of the next.
+            if isinstance(command, Compound) or operator[0] == "&" or operator == "<<<":
                 raise Unreadable("a word after a redirection")
             command.words += words
             _checked(command)
@@ -252,8 +257,8 @@ class _Reader:
 
     def _for(self, node: "Node") -> Compound:
         *head, body = self._source.children(node)
-        loop = Compound(Shape.LOOP, [], [], [], self._source.of(head[1]))
-        self._found.assigned.append(loop.name)
+        loop = Compound(Shape.LOOP, [], [], [])
+        self._found.assigned.append(self._source.of(head[1]))
         self._found.texts = True
         values = [child for child in head[2:] if child.is_named]
         if values and self._source.has_newline(head[1].end_byte, values[-1].start_byte):
@@ -341,7 +346,7 @@ class _Reader:
         self._depth += 1
         _, *inside, _ = self._source.children(node)
         if inside and inside[0].type in _REDIRECTS:
-            command = Simple([], [], [], [])
+            command = Simple([], [], [])
             for child in inside:
                 self._redirect(child, command)
             script: Script = [Step(";", command)]

@@ -51,7 +51,7 @@ class Source:
             if start != end:
                 self._blank(end, start, lines=lines)
             elif found and not after_comment and "`" not in {child.type, found[-1].type}:
-                self._apart(found[-1], start)
+                self._apart(found[-1], child)
             end = child.end_byte
             after_comment = child.type == "comment"
             if after_comment:
@@ -83,11 +83,14 @@ class Source:
         if gap != b" " and not (_OVER_LINES if lines else _IN_LINE).fullmatch(gap):
             raise Unreadable(f"{gap.decode()!r} between two words")
 
-    def _apart(self, before: "Node", at: int) -> None:
+    def _apart(self, before: "Node", after: "Node") -> None:
         """Two nodes without a blank: one of them must be an operator, and not be half of one."""
-        text = self.text
-        escaped = before.is_named and text[at - 2 : at - 1] == b"\\"
-        if (text[at - 1] not in _SEPARATING or escaped) and text[at] not in _SEPARATING:
+        text, at = self.text, after.start_byte
+        ends = text[at - 1] in _SEPARATING and not (
+            before.is_named and text[at - 2 : at - 1] == b"\\"
+        )
+        begins = text[at] in _SEPARATING and after.type != "process_substitution"
+        if not (ends or begins):
             raise Unreadable(f"{text[at - 1 : at + 1].decode(errors='replace')!r} in one word")
 
     def _comment(self, node: "Node", *, lines: bool) -> None:

@@ -52,7 +52,6 @@ EXPANSIONS = frozenset(
 class Found(msgspec.Struct):
     """What words bring with them."""
 
-    inner: list[Script] = []
     assigned: list[str] = []
     """Variables that are set to something."""
     calculates: bool = False
@@ -97,8 +96,8 @@ class WordReader:
         many = self._piece(node, values, bare, inner)
         return assembled("".join(values), "".join(bare), text, many=many)
 
-    def assignment(self, node: "Node", inner: list[Script]) -> str:
-        """Read `NAME=value`; give the name.
+    def assignment(self, node: "Node", inner: list[Script]) -> None:
+        """Read `NAME=value`.
 
         Raises:
             Unreadable: An element of an array is set, or it isn't what it looks like.
@@ -124,7 +123,6 @@ class WordReader:
         elif len(children) != 2 or node.end_byte != end:  # noqa: PLR2004  # name and sign
             raise Unreadable("a value that is set in an unusual way")
         self._found.assigned.append(match[1])
-        return match[1]
 
     def document(self, node: "Node", inner: list[Script]) -> None:
         """Read the body of a here-document for its substitutions.

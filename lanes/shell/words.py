@@ -15,8 +15,10 @@ QUOTED = "\1"
 
 _WILD = re.compile(r"[*?\[]|\{[^{}]*(?:,|\.\.)")
 _TILDE = re.compile(r"(?:^|[=:])~")
-_CLIMBS = re.compile(r"(?:^|/)\.[*?\[{]|\.\.|[{},]\.")
-"""What may become `..` when it is expanded, or holds it already."""
+_CLIMBS = re.compile(r"(?:^|/)\.(?:\.(?:/|$)|[*?\[])")
+"""What is `..`, or may match it."""
+_BRACES = re.compile(r"\{([^{}]*)\}")
+_MOST_ALTERNATIVES = 64
 _PLAIN = re.compile(r"[\w./:=,@%+-]+")
 
 
@@ -54,9 +56,9 @@ class Word(NamedTuple):
         """The folder below which all that the word names must lie; None if that is not known."""
         if not self.wild:
             return None
-        rest = self.shown
-        if _CLIMBS.search(rest) or (not self.prefix and ("{/" in rest or ",/" in rest)):
-            return None
+        for path in _alternatives(self.shown):
+            if _CLIMBS.search(path) or (path[:1] == "/" and not self.prefix):
+                return None
         folder, slash, _ = self.prefix.rpartition("/")
         return folder or (slash or ".")
 
@@ -92,6 +94,26 @@ def assembled(value: str, bare: str, source: str, *, many: bool) -> Word:
         return Word(None, value[: glob.start()], value, many=True, wild=True)
     end = hole if glob is None else min(hole, glob.start())
     return Word(None, value[:end], source, many=many or glob is not None)
+
+
+def _alternatives(pattern: str) -> list[str]:
+    """Expand the braces of a pattern; what is not done here climbs, and so is not known."""
+    done: list[str] = []
+    left = [pattern]
+    while left:
+        path = left.pop()
+        braces = _BRACES.search(path)
+        if braces is None:
+            done.append(path)
+            continue
+        inside = ["0"] if ".." in braces[1] else braces[1].split(",")
+        if len(inside) == 1 and "," not in path and ".." not in braces[1]:
+            done.append(path.replace("{", "").replace("}", ""))
+            continue
+        if len(done) + len(left) + len(inside) > _MOST_ALTERNATIVES:
+            return [".."]
+        left += [path[: braces.start()] + one + path[braces.end() :] for one in inside]
+    return done
 
 
 def quote(text: str) -> str:

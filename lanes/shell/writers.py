@@ -13,21 +13,21 @@ from laneway.lanes.shell.words import Word, literal, unknown
 _BACKUPS = {"backup": "b", "suffix": "S"}
 
 
-def writes(options: Options | None = None, *, skipped: int = 0, unless: str = "") -> Handler:
-    """A command whose operands are files that it writes.
-
-    Args:
-        options: Those that matter.
-        skipped: How many operands come before the files.
-        unless: An option that takes the place of those operands.
-    """
+def writes(options: Options | None = None) -> Handler:
+    """A command whose operands are files that it writes."""
     options = options or Options()
 
     def handle(call: Invocation) -> None:
-        parsed = _sorted(call, options)
-        call.write(*parsed.operands[0 if unless and parsed.has(unless) else skipped :])
+        call.write(*_sorted(call, options).operands)
 
     return handle
+
+
+def change_mode(call: Invocation) -> None:
+    """chmod, chown and chgrp: the first operand is the new mode or owner."""
+    parsed = _sorted(call, Options(long={"reference": "read", "from": "value"}))
+    given = parsed.has("reference", *("rwxXstugoa" if call.name == "chmod" else ""))
+    call.write(*parsed.operands[0 if given else 1 :])
 
 
 def rmdir(call: Invocation) -> None:
@@ -133,47 +133,49 @@ def squeeze(call: Invocation) -> None:
 
 
 _TAR = Options(
-    values="bHLVX",
-    reads="T",
-    opaque="IFM",
+    values="bfCHLVXTgKN",
+    opaque="IFMTgP",
     long={
-        **{name: name for name in "".split()},
-        "file": "value", "directory": "value", "exclude": "value", "exclude-from": "read",
-        "files-from": "read", "strip-components": "value", "transform": "value",
-        "create": "optional", "extract": "optional", "list": "optional", "get": "optional",
-        "append": "optional", "update": "optional", "gzip": "optional", "verbose": "optional",
+        **dict.fromkeys("file directory exclude strip-components transform".split(), "value"),
+        "exclude-from": "read",
     },
-)  # fmt: skip
-_TAR_KNOWN = frozenset("file directory exclude exclude-from strip-components create extract list get append update "
+)
+_TAR_NAMES = frozenset(
+    "file directory exclude exclude-from strip-components create extract list get append update "
     "gzip gunzip bzip2 xz zstd verbose no-same-owner same-owner overwrite keep-old-files "
-    "exclude-vcs wildcards anchored dereference".split())  # fmt: skip
+    "exclude-vcs wildcards anchored dereference".split()
+)
 
 
 def tar(call: Invocation) -> None:
     """Reads an archive, makes one, or writes what is in one into a folder."""
     args = list(call.args)
-    if args and args[0].text and args[0].text[0] != "-":
-        args[0] = literal("-" + args[0].text)
-        if sum(letter in "fbCTXVLHg" for letter in args[0].text or "") > 1:
-            call.opaque("tar with values in the old style")
+    first = (args[0].text if args else None) or "-"
+    if first[0] != "-":  # the old style
+        args[0] = literal(f"-{first}")
+        if sum(letter in _TAR.values for letter in first) > 1:
+            call.opaque("tar with several values in the old style")
             return
-    parsed = sort(args, Options(values="bfCHLVXTgKN", opaque="IFM", long=_TAR.long))
-    unfamiliar = [name for name in parsed.values if len(name) > 1 and name not in _TAR_KNOWN]
-    if parsed.opaque or unfamiliar or parsed.has("T", "g", "P", "files-from"):
-        call.opaque(f"tar with {parsed.opaque or ' '.join(unfamiliar) or 'a list of files'}")
+    parsed = sort(args, _TAR)
+    unfamiliar = [name for name in parsed.values if len(name) > 1 and name not in _TAR_NAMES]
+    if parsed.opaque or unfamiliar:
+        call.opaque(f"tar with {parsed.opaque or unfamiliar[0]}")
         return
     archives = parsed.values.get("f", []) + parsed.values.get("file", [])
     folders = parsed.values.get("C", []) + parsed.values.get("directory", [])
     if any(":" in word.prefix for word in archives):
         call.opaque("an archive on another machine")
+    call.read(*parsed.reads)
     if parsed.has("x", "extract", "get"):
         call.read(*archives)
         call.write(*(folders or [HERE]))
     elif parsed.has("t", "list"):
         call.read(*archives)
-    elif parsed.has("c", "create", "r", "append", "u", "update") and not folders:
-        call.read(*parsed.operands)
+    elif parsed.has("c", "create", "r", "append", "u", "update"):
         call.write(*archives)
+        call.read(*folders, *parsed.operands)
+        if folders and any(".." in word.shown for word in parsed.operands):
+            call.read(unknown("a path from another folder"))
     else:
         call.opaque("a use of tar that is not known")
 
@@ -217,11 +219,7 @@ WRITERS: Mapping[str, Handler] = {
     "mv": copy,
     "install": copy,
     "ln": link,
-    "chmod": writes(Options(long={"reference": "read"}), skipped=1, unless="reference"),
-    "chown": writes(
-        Options(long={"reference": "read", "from": "value"}), skipped=1, unless="reference"
-    ),
-    "chgrp": writes(Options(long={"reference": "read"}), skipped=1, unless="reference"),
+    **dict.fromkeys("chmod chown chgrp".split(), change_mode),
     "dd": dd,
     "split": split,
     **dict.fromkeys("gzip gunzip bzip2 bunzip2 xz unxz".split(), squeeze),

@@ -12,7 +12,8 @@ LanewayError
 │   ├── OpenTurnError           the run has a turn that has not ended
 │   ├── TurnNotReadyError       the turn has calls without outcome
 │   ├── UnknownCallError        no such call in the run
-│   └── UnknownApprovalError    no such question, or it has been answered
+│   ├── UnknownApprovalError    no such question, or it has been answered
+│   └── MissingShellError       the extra `shell` is missing (in laneway.lanes.shell.grammar)
 ├── JournalError            the journal cannot be used
 │   ├── ForeignJournalError     the file is not a journal of Laneway
 │   ├── NewerJournalError       the file was written by a newer Laneway

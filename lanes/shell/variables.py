@@ -1,0 +1,102 @@
+"""Commands that set variables or move the shell; and variables that change what commands do.
+
+Feeds the table of known commands and the walk.
+"""
+
+import re
+from collections.abc import Mapping
+
+from laneway.lanes.shell.folders import entered
+from laneway.lanes.shell.invocation import Handler, Invocation
+from laneway.lanes.shell.options import Options, sort
+
+_TELLING = re.compile(
+    r"(?:(?:CD|AWK|AWKLIB|GCONV_|LOC|NLS)?PATH|ENV|LD_.*|DYLD_.*|BASH.*|SHELL.*|PS\d|PROMPT.*|HOME|"
+    r"PWD|OLDPWD|TMP.*|TEMP.*|.*PAGER.*|.*EDITOR.*|VISUAL|LESS.*|GIT_.*|GREP_.*|RIPGREP_.*|"
+    r".*OPTIONS|XDG_.*|POSIX.*|SUDO_.*|GLIBC.*|MALLOC.*|JQ_.*|TERMINFO.*|MAGIC|.*_COMMAND)"
+)
+
+
+def is_telling(name: str) -> bool:
+    """Whether a variable may change what a known command, or the shell, does."""
+    return not re.fullmatch(r"\w+", name) or _TELLING.fullmatch(name) is not None
+
+
+def declare(call: Invocation) -> None:
+    """declare and its kin: set variables, some of them to what is reckoned."""
+    for word in call.args:
+        text = word.text
+        if text is None:
+            call.opaque(f"{call.name} with {word.shown!r}")
+        elif text[:1] in {"-", "+"}:
+            if set(text) & set("inF"):
+                call.opaque(f"{call.name} with {text}")
+        else:
+            call.shell.assign(text.partition("=")[0])
+
+
+def unset(call: Invocation) -> None:
+    """Forgets variables or functions."""
+    for word in call.args:
+        if word.text is None:
+            call.opaque(f"unset with {word.shown!r}")
+        elif word.text[:1] != "-":
+            call.shell.assign(word.text)
+
+
+def read(call: Invocation) -> None:
+    """Reads a line into variables."""
+    parsed = sort(call.args, Options(values="adeiNnptu", opaque=" "))
+    if parsed.opaque or any(word.text is None for word in parsed.operands):
+        call.opaque("read into a variable that is not known")
+    for word in [*parsed.operands, *parsed.values.get("a", [])]:
+        call.shell.assign(word.text or "?")
+
+
+def set_options(call: Invocation) -> None:
+    """Sets options of the shell, or its arguments."""
+    if any(word.prefix[:1] not in {"-", "+"} or word.text == "--" for word in call.args):
+        call.shell.assign("1")
+
+
+def change_folder(call: Invocation) -> None:
+    """cd and pushd: the shell goes to a folder, or stays where it is."""
+    operands = [
+        word for word in call.args if word.text is None or not re.fullmatch("-[LPe@]+|--", word.text)
+    ]
+    if len(operands) != 1 or operands[0].text is None or operands[0].text in {"-", ""}:
+        there = None
+    elif any(word.text is not None and "P" in word.text for word in call.args[:-1]):
+        there = None
+    elif call.name == "pushd" and operands[0].text[:1] in {"-", "+"}:
+        there = None
+    else:
+        there = entered(call.folders, operands[0].text)
+    call.after = (there, call.folders)
+
+
+def go_back(call: Invocation) -> None:
+    """popd: the shell goes to a folder where it has been."""
+    call.after = (None, call.folders)
+
+
+def leave(call: Invocation) -> None:
+    """exit: nothing comes after it."""
+    if len(call.args) <= 1:
+        call.after = (frozenset(), frozenset())
+
+
+VARIABLES: Mapping[str, Handler] = {
+    **dict.fromkeys("export declare typeset local readonly".split(), declare),
+    "unset": unset,
+    "read": read,
+    "set": set_options,
+    "cd": change_folder,
+    "chdir": change_folder,
+    "pushd": change_folder,
+    "popd": go_back,
+    "exit": leave,
+}
+"""By name."""
+MOVES = frozenset({"cd", "chdir", "pushd", "popd"})
+"""Those after which the shell may be elsewhere."""
