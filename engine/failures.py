@@ -7,6 +7,7 @@ import msgspec
 
 from laneway.claims import Claim
 from laneway.effects import Effect
+from laneway.engine.failing import ToolFailed
 from laneway.engine.plain import whole_text
 from laneway.ids import CallId
 from laneway.journal.fold import CallView
@@ -96,8 +97,16 @@ def raised(
     error: BaseException, *, tool: str, effect: Effect, idempotent: bool
 ) -> tuple[State, Failure]:
     """What an exception out of a tool's body amounts to."""
-    text = exception_text(error)
     harmless = effect.changes_nothing
+    if isinstance(error, ToolFailed):
+        return State.FAILED, Failure(
+            code=error.code,
+            message=f"{tool}: {shortened(whole_text(str(error)))}",
+            retry=error.retry,
+            happened=Happened.NOTHING if harmless else error.happened,
+            hint=whole_text(error.hint),
+        )
+    text = exception_text(error)
     transient = is_transient(error)
     lost = transient and not was_never_sent(error)
     if lost and not harmless and not idempotent:

@@ -15,6 +15,7 @@ from laneway.engine.providers import parse
 from laneway.engine.providers.reply import Reply
 from laneway.engine.providers.say import said_by_host
 from laneway.engine.recovery import found_out, revive
+from laneway.engine.results import text_of
 from laneway.engine.scheduler import Scheduler
 from laneway.engine.step import bound_digest
 from laneway.engine.turn import Turn, conversation, unfinished
@@ -28,12 +29,12 @@ from laneway.errors import (
     UnknownCallError,
     UsageError,
 )
-from laneway.facts import ApprovalAnswered, Fact, MessageSaid, RunOpened, RunTaken
+from laneway.facts import ApprovalAnswered, CallSettled, Fact, MessageSaid, RunOpened, RunTaken
 from laneway.ids import RunId
-from laneway.journal.fold import ApprovalView, RunView, TurnView, fold
+from laneway.journal.fold import ApprovalView, CallView, RunView, TurnView, fold
 from laneway.journal.lease import this_driver
 from laneway.journal.writer import RunLog
-from laneway.outcomes import Failure, Success
+from laneway.outcomes import Failure, Happened, Success
 from laneway.policies.approvals import Standing, standing
 from laneway.states import State
 
@@ -373,7 +374,11 @@ class Run:
     async def settle(
         self, name: str, *, value: Any = None, failure: str = "", by: str = ""
     ) -> None:
-        """Say what an UNCERTAIN call came to, found out by other means.
+        """Say what a call came to whose effect is unknown, found out by other means.
+
+        While its turn is open, an UNCERTAIN call moves on. Afterwards its outcome stays as it is:
+        the settlement is a fact of its own, and the model is told of it in a note behind the turns
+        so far.
 
         Args:
             name: the provider's id of the call or Laneway's.
@@ -382,15 +387,33 @@ class Run:
             by: who says so.
 
         Raises:
-            UnknownCallError: the run has no such call, or it is not UNCERTAIN in an open turn.
+            UnknownCallError: the run has no such call whose effect is unknown and not settled.
             UsageError: the value cannot be told in JSON; nothing was written.
         """
         scheduler = self._live
+        found = settled(name, value, failure)
         call = self._live_call(name)
-        if call is None or call.state is not State.UNCERTAIN or call.turn.closed:
-            raise UnknownCallError(self._name, f"{name} (UNCERTAIN)")
-        scheduler.settle(call, settled(call, value, failure), whole_text(by))
-        await scheduler.kept()
+        if call is not None and call.state is State.UNCERTAIN and not call.turn.closed:
+            scheduler.settle(call, found, whole_text(by))
+            await scheduler.kept()
+            return
+        unknown = self._unknown(name)
+        said = CallSettled(call=unknown.id, outcome=found, by=whole_text(by))
+        note = MessageSaid(message=settlement_note(unknown, found))
+        await scheduler.services.journal.keep(scheduler.log, [said, note])
+
+    def _unknown(self, name: str) -> CallView:
+        """Find the last call of that name whose effect is unknown, and is not settled yet."""
+        for call in reversed(self.view.calls.values()):
+            outcome = call.outcome
+            if (
+                name in (call.id, call.record.provider_id)
+                and isinstance(outcome, Failure)
+                and outcome.happened is Happened.UNKNOWN
+                and call.settled is None
+            ):
+                return call
+        raise UnknownCallError(self._name, f"{name} whose effect is unknown")
 
     # Within
 
@@ -519,11 +542,20 @@ def fault_lines(coming: admission.Admission) -> list[str]:
     ]
 
 
-def settled(call: LiveCall, value: Any, failure: str) -> Success | Failure:
+def settled(name: str, value: Any, failure: str) -> Success | Failure:
     """The outcome that somebody found out."""
     if failure:
         return found_failed(whole_text(failure))
-    return Success(value=as_json(value, f"what {call.name} came to"))
+    return Success(value=as_json(value, f"what {name} came to"))
+
+
+def settlement_note(call: CallView, found: Success | Failure) -> str:
+    """Tell the model what an unknown effect came to, when its result has been shown already."""
+    record = call.record
+    told = f"it did happen, with the result: {text_of(found)}"
+    if isinstance(found, Failure):
+        told = found.message
+    return f"[Note on the call {record.provider_id} of {record.tool}: {told}]"
 
 
 def as_json(value: object, what: str) -> Any:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from laneway import Code, Effect, Engine, Failure, State, Success, Turn
 from laneway.engine.context import ToolContext
+from laneway.engine.failing import ToolFailed
 from laneway.engine.toolkit import OutsideWorkspaceError, Workspace, edits, grep, toolkit
 from laneway.engine.toolkit.files import MOST_CHARACTERS, Files
 from laneway.engine.toolkit.processes import HEAD_BYTES, TAIL_BYTES, end_group, run_process
@@ -261,7 +262,7 @@ def test_an_edit_that_is_not_clear_is_refused(
 ) -> None:
     editor = files(tmp_path, a=text)
 
-    with pytest.raises(ValueError, match=rf"^a\.txt: .*{told}"):
+    with pytest.raises(ToolFailed, match=rf"^a\.txt: .*{told}"):
         editor.edit_file("a.txt", old, new, context())
 
     assert (tmp_path / "a.txt").read_bytes() == text.encode()
@@ -299,7 +300,7 @@ def test_a_whole_file_is_written_with_its_folders(tmp_path: Path) -> None:
 
 
 def test_nothing_is_written_over_a_folder(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"'\.' is no regular file; nothing was written"):
+    with pytest.raises(ToolFailed, match=r"'\.' is no regular file; nothing was written"):
         files(tmp_path).write_file(".", "x", context())
 
 

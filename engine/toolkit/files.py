@@ -9,8 +9,10 @@ import stat
 from pathlib import Path
 
 from laneway.engine.context import ToolContext
+from laneway.engine.failing import ToolFailed, refusing
 from laneway.engine.toolkit.edits import edited, line_of
 from laneway.engine.toolkit.workspace import Workspace
+from laneway.outcomes import Happened
 
 MOST_LINES = 2_000
 """Of one answer of `read_file`."""
@@ -54,12 +56,13 @@ class Files:
             new: what takes its place; empty to delete the passage.
             context: tells a first attempt from a repeat.
         """
-        real = self._workspace.file(path)
-        text = _text(real, path)
+        with refusing(ValueError, OSError):
+            real = self._workspace.file(path)
+            text = _text(real, path)
         try:
             result = edited(text, old, new, repeat=context.attempt > 1)
         except ValueError as error:
-            raise ValueError(f"{path}: {error}") from None
+            raise ToolFailed(f"{path}: {error}", happened=Happened.NOTHING) from None
         if result == text:
             return f"{path} has this edit already; an earlier attempt made it"
         replace_file(real, result, context.idempotency_key)
@@ -75,9 +78,12 @@ class Files:
             content: all of the new text.
             context: names the attempt's own file.
         """
-        real = self._workspace.find(path)
+        with refusing(ValueError, OSError):
+            real = self._workspace.find(path)
         if real.exists() and not real.is_file():
-            raise ValueError(f"{path!r} is no regular file; nothing was written")
+            raise ToolFailed(
+                f"{path!r} is no regular file; nothing was written", happened=Happened.NOTHING
+            )
         there = real.exists()
         real.parent.mkdir(parents=True, exist_ok=True)
         replace_file(real, content, context.idempotency_key)

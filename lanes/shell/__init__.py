@@ -6,9 +6,10 @@
 The parser is the extra `shell`, loaded when it is first needed.
 """
 
-from laneway.lanes.shell.analysis import Command, Redirection, ShellAnalysis, analyse
+from laneway.lanes.shell.analysis import Command, Redirection, ShellAnalysis
 from laneway.lanes.shell.declaring import shell_claims, shell_effect
 from laneway.lanes.shell.grammar import MissingShellError
+from laneway.lanes.shell.walk import analyse
 
 __all__ = [
     "Command",

@@ -4,8 +4,6 @@ One analysis serves two masters: claims, for the order of calls, and policies, w
 simple command. Reads a line and the folder that it starts in; nothing else, no file is looked at.
 """
 
-from functools import lru_cache
-
 import msgspec
 
 from laneway.effects import Effect
@@ -86,24 +84,3 @@ class ShellAnalysis(msgspec.Struct, frozen=True, kw_only=True):
             *(f"read {resource}" for resource in reads if resource not in writes),
             *(f"write {resource}" for resource in writes),
         ]
-
-
-@lru_cache(maxsize=256)
-def analyse(command: str, *, cwd: str = ".") -> ShellAnalysis:
-    """Find out what a command line may run, read and write.
-
-    Where bash and a POSIX shell differ, both are covered. Taken for granted: the programs on the
-    path, their configuration and the environment are the user's own; a folder holds no link that
-    leads out of it; and a path is not a link to what the line itself creates. What can't be seen
-    through makes the line opaque; no line raises.
-
-    Args:
-        command: For `sh -c` or `bash -c`.
-        cwd: The folder that it starts in, absolute or relative to the workspace.
-
-    Raises:
-        MissingShellError: The extra `shell` is not installed.
-    """
-    from laneway.lanes.shell.walk import walk  # noqa: PLC0415  # its parts know what is above
-
-    return walk(command, cwd)

@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from laneway.effects import Effect
-from laneway.lanes.shell.analysis import ShellAnalysis, analyse
+from laneway.lanes.shell.analysis import ShellAnalysis
 from laneway.lanes.shell.folders import entered
 from laneway.lanes.shell.grammar import require_grammar
+from laneway.lanes.shell.walk import analyse
 
 
 def shell_claims(

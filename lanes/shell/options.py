@@ -25,17 +25,17 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     opaque: str = ""
     """Letters with which nothing can be said."""
     long: Mapping[str, str] = {}
-    """Names to `value`, `read`, `write`, `optional`, `opaque`, or the letter that they stand for."""
+    """Names to `value`, `read`, `write`, `optional`, `opaque`, or the letter they stand for."""
     in_order: bool = False
     """The first operand ends the options."""
+    trusting: bool = False
+    """A glob is not suspected to match a file whose name is an option."""
 
     @property
     def is_risky(self) -> bool:
         """Whether an unknown word among the arguments could change what is written."""
         return bool(
-            self.writes
-            or self.opaque
-            or any(role not in _HARMLESS for role in self.long.values())
+            self.writes or self.opaque or any(role not in _HARMLESS for role in self.long.values())
         )
 
 
@@ -74,7 +74,7 @@ class _Sorter:
         self._parsed = Parsed([], {}, [], [])
 
     def sorted(self) -> Parsed:
-        args, parsed = self._args, self._parsed
+        args, parsed, options = self._args, self._parsed, self._options
         while self._at < len(args):
             word = args[self._at]
             text = word.text if word.text is not None else word.prefix
@@ -89,9 +89,9 @@ class _Sorter:
             elif text[:1] == "-" and (len(text) > 1 or word.text is None):
                 self._letters(word, text)
             else:
-                if word.may_be_option and self._risky:
+                if word.may_be_option and self._risky and not (word.wild and options.trusting):
                     self._unsure(word)
-                if self._options.in_order:
+                if options.in_order:
                     parsed.operands += args[self._at :]
                     break
                 parsed.operands.append(word)
@@ -113,7 +113,7 @@ class _Sorter:
         if role is None or role in {"opaque", "optional"}:
             self._note(name, attached or literal(""))
         elif len(role) == 1:
-            self._letter(role, name, attached)
+            self._letter(role, attached)
         else:
             self._take(role, name, attached if attached is not None else self._next())
 
@@ -131,14 +131,12 @@ class _Sorter:
         for at in range(1, len(text)):
             letter = text[at]
             rest = _rest(word, at + 1) if at + 1 < len(text) or word.text is None else None
-            if self._letter(letter, letter, rest, cluster=True):
+            if self._letter(letter, rest, cluster=True):
                 return
         if word.text is None and self._risky:
             self._unsure(word)
 
-    def _letter(
-        self, letter: str, name: str, attached: Word | None, *, cluster: bool = False
-    ) -> bool:
+    def _letter(self, letter: str, attached: Word | None, *, cluster: bool = False) -> bool:
         """Note an option by its letter; say whether it took what stands behind it."""
         options = self._options
         if letter in options.opaque:

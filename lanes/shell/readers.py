@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from laneway.lanes.shell.invocation import HERE, Handler, Invocation
 from laneway.lanes.shell.options import Options, sort
-from laneway.lanes.shell.words import unknown
+from laneway.lanes.shell.words import Word, unknown
 
 _ANYTHING = unknown("a list of files")
 _FILES_FROM = {"files0-from": "read"}
@@ -125,7 +125,7 @@ def test(call: Invocation) -> None:
 def jq(call: Invocation) -> None:
     """Reads its filter, then files."""
     names = {"arg": 2, "argjson": 2, "slurpfile": 2, "rawfile": 2, "indent": 1, "tab": 0}
-    operands, at, filtered = [], 0, False
+    operands, at, filtered = list[Word](), 0, False
     while at < len(call.args):
         word = call.args[at]
         text = word.text or ""
@@ -246,7 +246,9 @@ READERS: Mapping[str, Handler] = {
         )
     ),
     "file": reads(
-        Options(values="FPe", reads="fm", opaque="C", long={"compile": "opaque", "files-from": "f"}),
+        Options(
+            values="FPe", reads="fm", opaque="C", long={"compile": "opaque", "files-from": "f"}
+        ),
         anything="f",
     ),
     "ls": reads(Options(values="ITw"), here=""),
@@ -296,7 +298,10 @@ READERS: Mapping[str, Handler] = {
         )
     ),
     "uniq": reads_and_writes_the_rest(
-        Options(values="fsw", long=dict.fromkeys(("skip-fields", "skip-chars", "check-chars"), "value"))
+        Options(
+            values="fsw",
+            long=dict.fromkeys("skip-fields skip-chars check-chars".split(), "value"),
+        )
     ),
     "xxd": reads_and_writes_the_rest(Options(values="closRn")),
 }  # fmt: skip

@@ -8,7 +8,7 @@ could run more, it is refused too. Reads the tree; feeds the walk.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from laneway.lanes.shell.documents import Document, cut, verify
@@ -94,6 +94,22 @@ class _Reader:
         self._found = found
         self._depth = 0
         self.words = WordReader(source, self._substitution, found)
+        self._readers: dict[str, Callable[[Node], Simple | Compound]] = {
+            "command": self._command,
+            "variable_assignment": self._assignments,
+            "variable_assignments": self._assignments,
+            "declaration_command": self._declaration,
+            "unset_command": self._declaration,
+            "test_command": self._test,
+            "for_statement": self._for,
+            "c_style_for_statement": self._c_style_for,
+            "while_statement": self._while,
+            "if_statement": self._if,
+            "case_statement": self._case,
+            "compound_statement": self._braces,
+            "subshell": self._subshell,
+            "function_definition": self._function,
+        }
 
     def script(self, nodes: "Sequence[Node]") -> Script:
         """Read statements and what separates them."""
@@ -114,8 +130,10 @@ class _Reader:
         return steps
 
     def _steps(self, node: "Node", after: str) -> list[Step]:
-        """Read one statement: the tree's nesting of lists, pipes and redirections is not the
-        shell's, but the order is."""
+        """Read one statement.
+
+        The tree's nesting of lists, pipes and redirections is not the shell's; the order is.
+        """
         self._depth += 1
         if self._depth > _DEEPEST:
             raise Unreadable("too deep a nesting")
@@ -157,10 +175,10 @@ class _Reader:
             step = self._step(children[1], after)
             step.negated = not step.negated
             return step
-        read = _STATEMENTS.get(node.type)
-        if read is None:
+        read_it = self._readers.get(node.type)
+        if read_it is None:
             raise Unreadable(f"a {node.type}")
-        return Step(after, read(self, node))
+        return Step(after, read_it(node))
 
     def _command(self, node: "Node") -> Simple:
         command = Simple([], [], [])
@@ -363,21 +381,3 @@ def _checked(command: Simple) -> Simple:
         if name.text in RESERVED or _NOT_A_NAME.fullmatch(name.shown):
             raise Unreadable(f"{name.shown!r} in place of a command")
     return command
-
-
-_STATEMENTS = {
-    "command": _Reader._command,  # noqa: SLF001  # a table of the class's own methods
-    "variable_assignment": _Reader._assignments,
-    "variable_assignments": _Reader._assignments,
-    "declaration_command": _Reader._declaration,
-    "unset_command": _Reader._declaration,
-    "test_command": _Reader._test,
-    "for_statement": _Reader._for,
-    "c_style_for_statement": _Reader._c_style_for,
-    "while_statement": _Reader._while,
-    "if_statement": _Reader._if,
-    "case_statement": _Reader._case,
-    "compound_statement": _Reader._braces,
-    "subshell": _Reader._subshell,
-    "function_definition": _Reader._function,
-}

@@ -22,6 +22,7 @@ _FLAGS = frozenset(
 )
 _DANGEROUS = ("--output", "--ext-diff", "--open-files-in-pager")
 
+
 def git(call: Invocation) -> None:
     """Looks at the repository, or changes it."""
     at, folders = _command(call)

@@ -49,12 +49,16 @@ def sed(call: Invocation) -> None:
             call.opaque("a program of sed that may write or run something")
         else:
             call.read(*map(literal, read))
-    in_place = parsed.values.get("i", [])
-    if not in_place:
+    if parsed.has("i"):
+        _in_place(call, files, parsed.values["i"])
+    else:
         call.read(*files)
-        return
+
+
+def _in_place(call: Invocation, files: Sequence[Word], suffixes: Sequence[Word]) -> None:
+    """Write the files, and their backups beside them."""
     call.write(*files)
-    for suffix in in_place:
+    for suffix in suffixes:
         if suffix.text is None or "*" in suffix.text or "/" in suffix.text:
             call.opaque("backups of sed in another place")
         elif suffix.text:

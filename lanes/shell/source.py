@@ -16,7 +16,7 @@ _LONGER = frozenset("(( <( >( ;; ;& && &> >> >& >| << <> <& || |&".split())
 """Two characters that are one operator: where both stand together the tree must have them so."""
 
 
-class Unreadable(Exception):  # noqa: N818  # nobody's error: it makes a line opaque
+class Unreadable(Exception):
     """Something that is not surely what a shell would make of it."""
 
 

@@ -17,6 +17,9 @@ _TELLING = re.compile(
 )
 
 
+_CD_OPTION = re.compile(r"-[LPe@]+|--")
+
+
 def is_telling(name: str) -> bool:
     """Whether a variable may change what a known command, or the shell, does."""
     return not re.fullmatch(r"\w+", name) or _TELLING.fullmatch(name) is not None
@@ -61,17 +64,14 @@ def set_options(call: Invocation) -> None:
 
 def change_folder(call: Invocation) -> None:
     """cd and pushd: the shell goes to a folder, or stays where it is."""
-    operands = [
-        word for word in call.args if word.text is None or not re.fullmatch("-[LPe@]+|--", word.text)
-    ]
-    if len(operands) != 1 or operands[0].text is None or operands[0].text in {"-", ""}:
-        there = None
-    elif any(word.text is not None and "P" in word.text for word in call.args[:-1]):
-        there = None
-    elif call.name == "pushd" and operands[0].text[:1] in {"-", "+"}:
+    options = {word.text for word in call.args if _CD_OPTION.fullmatch(word.text or "")}
+    operands = [word for word in call.args if word.text not in options]
+    path = operands[0].text if len(operands) == 1 else None
+    elsewhere = path in {None, "", "-"} or any("P" in (one or "") for one in options)
+    if path is None or elsewhere or (call.name == "pushd" and path[0] in "-+"):
         there = None
     else:
-        there = entered(call.folders, operands[0].text)
+        there = entered(call.folders, path)
     call.after = (there, call.folders)
 
 

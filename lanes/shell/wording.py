@@ -35,6 +35,7 @@ _BRACED = re.compile(
 _NAME = re.compile(r"\w+")
 _ARITHMETIC = re.compile(r"\$\(\([\w\s+*/%<>=!&|^~?:,.$-]*\)\)")
 _SEQUENCE = re.compile(r"\{\d+\.\.\d+\}")
+_SUBSTITUTION = re.compile(r"\$\(")
 _BACKTICKS = re.compile(r"`[^`\\]*`")
 _ASSIGNMENT = re.compile(r"(\w+)\+?=")
 _NUMBER = re.compile(r"\d*")
@@ -135,9 +136,7 @@ class WordReader:
         for child in expansions:
             self._expansion(child, inner)
 
-    def _piece(
-        self, node: "Node", values: list[str], bare: list[str], inner: list[Script]
-    ) -> bool:
+    def _piece(self, node: "Node", values: list[str], bare: list[str], inner: list[Script]) -> bool:
         """Add a piece of a word; say whether it may split."""
         kind = node.type
         if kind == "concatenation":
@@ -238,7 +237,7 @@ class WordReader:
                 if known and re.search(r"[A-Za-z_$]", text[3:-2]):
                     self._found.calculates = True
             case _:
-                known = text.startswith("$(") or _BACKTICKS.fullmatch(text)
+                known = _SUBSTITUTION.match(text) or _BACKTICKS.fullmatch(text)
                 inner.append(self._script(node))
         if not known:
             raise Unreadable(f"the expansion {text!r}")
@@ -246,4 +245,3 @@ class WordReader:
 
 def _unescaped(match: re.Match[str]) -> str:
     return "" if match[1] == "\n" else match[1]
-

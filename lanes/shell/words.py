@@ -107,9 +107,6 @@ def _alternatives(pattern: str) -> list[str]:
             done.append(path)
             continue
         inside = ["0"] if ".." in braces[1] else braces[1].split(",")
-        if len(inside) == 1 and "," not in path and ".." not in braces[1]:
-            done.append(path.replace("{", "").replace("}", ""))
-            continue
         if len(done) + len(left) + len(inside) > _MOST_ALTERNATIVES:
             return [".."]
         left += [path[: braces.start()] + one + path[braces.end() :] for one in inside]

@@ -117,10 +117,7 @@ def xargs(call: Invocation) -> None:
     call.read(*parsed.reads)
     words = parsed.operands or [literal("echo")]
     marks = [word.text or "{}" for name in "Ii" for word in parsed.values.get(name, [])]
-    if marks:
-        words = [_with_holes(word, marks) for word in words]
-    else:
-        words = [*words, unknown("…")]
+    words = [_with_holes(word, marks) for word in words] if marks else [*words, unknown("…")]
     call.shell.run(words, call.folders, "xargs")
 
 
@@ -236,7 +233,9 @@ WRAPPERS: Mapping[str, Handler] = {
     "chrt": runs(Options(opaque="p"), skipped=1),
     "nohup": runs(),
     "setsid": runs(),
-    "stdbuf": runs(Options(values="eio", long=dict.fromkeys(("input", "output", "error"), "value"))),
+    "stdbuf": runs(
+        Options(values="eio", long=dict.fromkeys(("input", "output", "error"), "value"))
+    ),
     "unbuffer": runs(),
     "time": time,
     "command": command,

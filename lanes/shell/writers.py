@@ -1,7 +1,8 @@
 """Commands that write files that their arguments name.
 
-Feeds the table of known commands. A target that may be a folder is claimed with all below it, so
-it does not matter whether it is one.
+A target that may be a folder is claimed with all below it, so it does not matter whether it is one.
+A glob is not suspected to match a file that is called like an option, as it is where a command is
+to be proven harmless. Feeds the table of known commands.
 """
 
 from collections.abc import Mapping
@@ -47,6 +48,7 @@ def copy(call: Invocation) -> None:
             values="gmoS" if call.name == "install" else "S",
             writes="t",
             long={"target-directory": "t", "strip-program": "opaque", **_BACKUPS},
+            trusting=True,
         ),
     )
     operands = parsed.operands
@@ -69,7 +71,8 @@ def copy(call: Invocation) -> None:
 def link(call: Invocation) -> None:
     """Makes links: at the last operand, in the folder of -t, or in the folder it is in."""
     parsed = _sorted(
-        call, Options(values="S", writes="t", long={"target-directory": "t", **_BACKUPS})
+        call,
+        Options(values="S", writes="t", long={"target-directory": "t", **_BACKUPS}, trusting=True),
     )
     operands = parsed.operands
     if not parsed.has("s", "symbolic"):
@@ -194,7 +197,9 @@ def _folder_of(word: Word) -> Word:
     if word.text is None:
         parent = word.parent
         return unknown(word.shown) if parent is None else literal(parent)
-    return literal(word.text.rstrip("/").rpartition("/")[0] or ("/" if word.text[:1] == "/" else "."))
+    return literal(
+        word.text.rstrip("/").rpartition("/")[0] or ("/" if word.text[:1] == "/" else ".")
+    )
 
 
 def _top(word: Word) -> Word:
@@ -211,9 +216,7 @@ WRITERS: Mapping[str, Handler] = {
     "mkdir": writes(Options(values="m", optional="Z", long={"mode": "value"})),
     "mkfifo": writes(Options(values="m", long={"mode": "value"})),
     "touch": touch,
-    "truncate": writes(
-        Options(values="s", reads="r", long={"size": "value", "reference": "read"})
-    ),
+    "truncate": writes(Options(values="s", reads="r", long={"size": "value", "reference": "read"})),
     "tee": tee,
     "cp": copy,
     "mv": copy,

@@ -18,6 +18,7 @@ from laneway.claims import Access, Claim
 from laneway.effects import Effect
 from laneway.engine.context import ToolContext
 from laneway.engine.engine import Engine, Status
+from laneway.engine.failing import ToolFailed
 from laneway.engine.run import Run
 from laneway.engine.services import Limits
 from laneway.engine.tools import Bound, Tool, tool
@@ -51,6 +52,7 @@ __all__ = [
     "Success",
     "Tool",
     "ToolContext",
+    "ToolFailed",
     "Turn",
     "__version__",
     "tool",

@@ -1,0 +1,47 @@
+"""What a tool may raise to say exactly how it failed.
+
+Any other exception of a tool that changes something is taken for the worst: it may have had its
+effect, or part of it.
+"""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from laneway.outcomes import Code, Happened
+
+
+class ToolFailed(Exception):
+    """The tool failed, and knows what came of it."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        happened: Happened,
+        retry: bool = False,
+        hint: str = "",
+        code: Code = Code.TOOL_ERROR,
+    ) -> None:
+        """Say it.
+
+        Args:
+            message: for the model: what was met.
+            happened: what the call did to the world.
+            retry: whether asking for the same call again makes sense.
+            hint: what to do instead.
+            code: TOOL_ERROR, or what fits better: CONFLICT, RATE_LIMITED, PARTIAL_EFFECT.
+        """
+        self.happened = happened
+        self.retry = retry
+        self.hint = hint
+        self.code = code
+        super().__init__(message)
+
+
+@contextmanager
+def refusing(*kinds: type[Exception]) -> Generator[None]:
+    """In here nothing has been done yet: these exceptions are refusals, and say so to the model."""
+    try:
+        yield
+    except kinds as error:
+        raise ToolFailed(str(error), happened=Happened.NOTHING) from error
