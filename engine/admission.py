@@ -98,6 +98,7 @@ def _take_in(admission: Admission, at: int, asked: Asked, names: set[str]) -> No
     failure = asked.fault
     arguments: Any = asked.arguments
     claims: tuple[Claim, ...] = ()
+    effect = tool.spec.effect if tool is not None else Effect.EXTERNAL
     if failure is None and tool is None:
         failure = services.tools.unknown(asked.name)
     if failure is None and tool is not None:
@@ -113,7 +114,10 @@ def _take_in(admission: Admission, at: int, asked: Asked, names: set[str]) -> No
             failure = asked.cut or outcome
         else:
             arguments = outcome.arguments
-            checked = None if references.references else outcome
+            if not references.references:
+                checked = outcome
+                if tool.spec.effect_of:
+                    effect = tool.effect_of(arguments)
             found = claims_of(tool, arguments, references, services, scheduler)
             if isinstance(found, Failure):
                 failure = found
@@ -125,8 +129,8 @@ def _take_in(admission: Admission, at: int, asked: Asked, names: set[str]) -> No
         tool=asked.name,
         arguments=_as_written(arguments, asked, references),
         text=asked.text,
-        effect=tool.spec.effect if tool is not None else Effect.EXTERNAL,
-        idempotent=tool.spec.idempotent if tool is not None else False,
+        effect=effect,
+        idempotent=effect.changes_nothing or (tool is not None and tool.spec.idempotent),
         tool_version=tool.spec.version if tool is not None else "",
         claims=claims,
     )

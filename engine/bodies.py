@@ -54,7 +54,9 @@ class Bodies:
 
     def launch(self, call: LiveCall) -> None:
         """Enter the body, in a task of its own; the start of the call is durable."""
-        task = call.task = _BodyTask(self._live(call), loop=self._loop)
+        # The body sees what the host set where it submitted the turn, not what another body left.
+        context = call.turn.context.copy()
+        task = call.task = _BodyTask(self._live(call), loop=self._loop, context=context)
         task.call = call
         self.tasks.add(task)
 
@@ -110,8 +112,8 @@ class Bodies:
             call.gave_up_thread = True
             threads = self.services.threads
             threads.stuck += 1
-            if threads.stuck <= self.services.limits.stuck_threads:
-                step.give_back_thread(call)
+            threads.unreplaced[call] = None
+            self._replace(step)
         step.end_told(call, call.told, still_running=True)
         self.scheduler.post(step)
 
@@ -137,7 +139,7 @@ class Bodies:
         running.add_done_callback(lambda done: self._over(call, done.result()))
 
     def _faulted(self, call: LiveCall, error: BaseException) -> None:
-        """The engine went wrong about a body that is over: the run ends, and the claims are free."""
+        """The engine went wrong about a body that is over: the run ends, its claims are free."""
         call.task, call.entered = None, False
         self.scheduler.failed(error)
         step = Step(self.scheduler)
@@ -175,6 +177,8 @@ class Bodies:
         self.stuck.pop(call, None)
         if call.gave_up_thread:
             self.services.threads.stuck -= 1
+            self.services.threads.unreplaced.pop(call, None)
+            self._replace(step)
         step.facts.append(HolderStopped(call=call.id, late=late_text(result)))
         step.give_back(call)
         call.drop()
@@ -182,6 +186,15 @@ class Bodies:
             self._loop.call_soon(
                 lambda then: self._loop.create_task(then(self.scheduler)), self.when_unstuck
             )
+
+    def _replace(self, step: Step) -> None:
+        """Let another thread stand in for one that is stuck, if so many may be replaced."""
+        threads = self.services.threads
+        replaced = threads.stuck - len(threads.unreplaced)
+        if threads.unreplaced and replaced < self.services.limits.stuck_threads:
+            call = next(iter(threads.unreplaced))
+            del threads.unreplaced[call]
+            step.give_back_thread(call)
 
     def _raised(self, step: Step, call: LiveCall, error: BaseException) -> None:
         if isinstance(error, KeyboardInterrupt):

@@ -160,7 +160,7 @@ class _Known(Mapping[str, Any]):
             self.missed = True
             raise KeyError(name)
         value = self._arguments[name]
-        return copy.deepcopy(value) if isinstance(value, (dict, list)) else value
+        return copy.deepcopy(value) if type(value) in (dict, list) else value
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._arguments)

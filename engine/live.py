@@ -1,6 +1,7 @@
 """Calls and turns while they move: what the scheduler has decided, a commit ahead of the facts."""
 
 import asyncio
+import contextvars
 from collections.abc import Collection, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -104,6 +105,7 @@ class LiveTurn:
         "by_name",
         "calls",
         "closed",
+        "context",
         "due",
         "humans",
         "left_seconds",
@@ -126,6 +128,8 @@ class LiveTurn:
         self.number = number
         self.scheduler = scheduler
         self.referring = referring
+        self.context = contextvars.copy_context()
+        """Of whoever submitted or resumed it: what bodies see of context variables."""
         self.calls: list[LiveCall] = []
         self.by_name: dict[str, LiveCall] = {}
         self.names: Collection[str] = frozenset()

@@ -224,6 +224,7 @@ class Run:
             return recorded
         scheduler = self._live
         self._refuse_second()
+        scheduler.let_interrupt_out()
         self._submitting = True
         try:
             if self.view.turns:
@@ -482,9 +483,9 @@ class Run:
 
     async def _wait(self, turn: LiveTurn) -> None:
         scheduler = self._entered
-        if turn.parked:
-            scheduler.resume(turn)
         try:
+            if turn.parked:
+                await scheduler.resume(turn)
             await scheduler.quiet(turn)
         except asyncio.CancelledError:
             await self._stop(turn)
@@ -505,7 +506,6 @@ class Run:
             await self._wait(turn)  # What came only after something that is skipped goes on.
             if scheduler.leaving:
                 raise EngineClosedError(self._name)
-        await scheduler.kept()
 
 
 STOPPED_WAITING: Told = cancelled("whoever waited for the turn was cancelled")

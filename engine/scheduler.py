@@ -6,6 +6,7 @@ when they are kept.
 """
 
 import asyncio
+import contextvars
 from collections.abc import Iterable, Mapping
 from math import inf
 from typing import Any
@@ -116,26 +117,41 @@ class Scheduler:
             step.turns.append(turn)
             self.post(step)
 
-    def resume(self, turn: LiveTurn) -> None:
-        """Let a turn go on that an earlier driver left."""
+    async def resume(self, turn: LiveTurn) -> None:
+        """Let a turn go on that an earlier driver left, slice by slice."""
         self._limit(turn)
+        turn.context = contextvars.copy_context()
+        turn.parked = False
+        found = [(call, call.state) for call in turn.calls if call.outcome is None]
         step = Step(self)
-        turn.admitting = turn.parked = False
-        for call in turn.calls:
-            if call.outcome is not None:
-                continue
-            if call.state is not State.PENDING and not step.take_up(call):
-                continue
-            if call.state is State.QUEUED:
-                step.ask_for_lanes(call)
-            elif call.state is State.BACKING_OFF:
-                step.queue(call, call.rule)
-            elif call.state is State.AWAITING_APPROVAL:
-                self.services.deadlines.watch(call)
-            elif not call.waits:
-                step.consider(call)
-        step.turns.append(turn)
-        self.post(step)
+        try:
+            for at, (call, state) in enumerate(found):
+                if at and not at % SLICE:
+                    self.post(step)
+                    step = Step(self)
+                    await asyncio.sleep(0)
+                if self.leaving:
+                    break
+                if call.state is state and call.told is None:  # Else it has moved meanwhile.
+                    self._resume(call, step)
+        except Exception as error:  # noqa: BLE001 - a fault of the engine: what it decided is void
+            self.failed(error)
+        finally:
+            turn.admitting = False
+            step.turns.append(turn)
+            self.post(step)
+
+    def _resume(self, call: LiveCall, step: Step) -> None:
+        if call.state is not State.PENDING and not step.take_up(call):
+            return
+        if call.state is State.QUEUED:
+            step.ask_for_lanes(call)
+        elif call.state is State.BACKING_OFF:
+            step.queue(call, call.rule)
+        elif call.state is State.AWAITING_APPROVAL:
+            self.services.deadlines.watch(call)
+        elif not call.waits:
+            step.consider(call)
 
     def cancel(self, calls: Iterable[LiveCall], told: Told) -> None:
         """Stop calls: those that have not started at once, the others as soon as they do stop."""
@@ -187,14 +203,16 @@ class Scheduler:
         """Wait until nothing of the turn moves by itself any more, and all of it is kept.
 
         Raises:
+            EngineClosedError: the run was left, and the turn has not been closed.
             JournalError: the journal broke.
         """
         while self.log.broken is None and not self._is_quiet(turn):
             waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             turn.quiet.append(waiting)
             await waiting
-        if self.log.broken is not None:
-            raise self.log.broken
+        if self.log.broken is None or (turn.closed and self._is_quiet(turn)):
+            return
+        raise EngineClosedError(self.log.view.run) if self.leaving else self.log.broken
 
     async def kept(self) -> None:
         """Wait until everything decided so far is kept.

@@ -54,7 +54,8 @@ class Limits:
                 raise UsageError(
                     f"Limits.{name} is {given!r}; give a number of 0 or more (math.inf lifts it)"
                 )
-        if not isinstance(self.tool_threads, int) or self.tool_threads < 1:
+        whole = isinstance(self.tool_threads, int)  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not whole or self.tool_threads < 1:
             raise UsageError(
                 f"Limits.tool_threads is {self.tool_threads!r}; give a whole number of 1 or more"
             )

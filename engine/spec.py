@@ -5,7 +5,7 @@ Reads what a host declares; feeds admission, policies, lanes and execution.
 
 import math
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypedDict
 
 import msgspec
@@ -23,6 +23,13 @@ NARROW_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 """What both OpenAI and Anthropic take; a dot is refused by both."""
 
 
+EffectOf = Callable[[Mapping[str, Any]], Effect]
+"""From canonical arguments to the effect of a call with them."""
+
+_SAYING = ("effect", "effect_of", "idempotent", "claims")
+"""What makes a tool declared: with any of it, the worst is no longer assumed."""
+
+
 class Declarations(TypedDict, total=False):
     """What can be said of a tool; everything may be left out."""
 
@@ -32,6 +39,10 @@ class Declarations(TypedDict, total=False):
     """For the model; the first paragraph of the docstring if left out."""
     effect: Effect | None
     """How far a call reaches."""
+    effect_of: EffectOf | None
+    """How far one call reaches, from its canonical arguments, where that depends on them: for
+    policies, and for what may be repeated. `effect` is the most that it can be; it holds while
+    arguments wait for another call's result, and where the function raises."""
     idempotent: bool | None
     """Whether a repeated call changes nothing more; pure and read tools always are."""
     claims: Sequence[str] | ClaimsOf | None
@@ -64,6 +75,9 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
     schema: dict[str, Any]
     """JSON Schema of what the model sends; host-bound parameters are absent."""
     effect: Effect = Effect.EXTERNAL
+    """The most that a call can do."""
+    effect_of: str = ""
+    """The function that says what one call does, by name; `Tool.effect_of` asks it."""
     idempotent: bool = False
     declared: bool = False
     """False if nothing was said of effect, claims and idempotence: it runs alone in its run."""
@@ -110,8 +124,9 @@ def spec_of(callee: Callee, schema: dict[str, Any], said: Declarations) -> ToolS
         description=said.get("description") or summary(callee.docstring),
         schema=schema,
         effect=effect,
+        effect_of=_name_of(said.get("effect_of")),
         idempotent=effect.changes_nothing or bool(idempotent),
-        declared=any(said.get(word) is not None for word in ("effect", "idempotent", "claims")),
+        declared=any(said.get(word) is not None for word in _SAYING),
         claims=_claims_text(claims),
         timeout_seconds=_timeout(name, said.get("timeout")),
         retries=_retries(name, said.get("retries", 0)),
@@ -153,8 +168,14 @@ def bound_of(callee: Callee, said: Declarations) -> frozenset[str]:
 
 def _claims_text(claims: Sequence[str] | ClaimsOf | None) -> tuple[str, ...] | None:
     if callable(claims):
-        return (f"by {getattr(claims, '__qualname__', type(claims).__qualname__)}",)
+        return (f"by {_name_of(claims)}",)
     return None if claims is None else tuple(claims)
+
+
+def _name_of(function: object) -> str:
+    if function is None:
+        return ""
+    return str(getattr(function, "__qualname__", type(function).__qualname__))
 
 
 def _timeout(tool: str, seconds: float | None) -> float | None:
@@ -183,5 +204,6 @@ def _version(spec: ToolSpec, declared: str) -> str:
             sorted(spec.bound),
             sorted(spec.literal),
             spec.strict,
+            *([spec.effect_of] if spec.effect_of else []),
         ]
     )[:16]

@@ -118,7 +118,7 @@ class Step:
         question = Question(
             tool=spec.name,
             arguments=call.arguments,
-            effect=spec.effect,
+            effect=call.tool.effect_of(call.arguments) if spec.effect_of else spec.effect,
             mode=self.scheduler.mode,
             claims=call.claims,
             declared=spec.declared,
@@ -126,13 +126,15 @@ class Step:
         )
         try:
             verdict = self.services.policy.decide(question)
-            return verdict if isinstance(verdict, Verdict) else _no_verdict(verdict)
+            if not isinstance(verdict, Verdict):  # pyright: ignore[reportUnnecessaryIsInstance]
+                _no_verdict(verdict)
         except Exception as error:  # noqa: BLE001 - a host's own policy: what it cannot judge does not run
             return Verdict(
                 Decision.DENY,
                 "policy error",
                 f"the policy could not judge this call: it raised {exception_text(error)}",
             )
+        return verdict
 
     def _ask(self, call: LiveCall, verdict: Verdict) -> None:
         """Put the question to a human; the call holds nothing meanwhile."""

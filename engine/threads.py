@@ -9,11 +9,14 @@ import contextvars
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from laneway.engine.clock import Clock
+
+if TYPE_CHECKING:
+    from laneway.engine.live import LiveCall
 
 
 class Returned(msgspec.Struct, frozen=True):
@@ -50,6 +53,8 @@ class ToolThreads:
         self._closed = False
         self.stuck = 0
         """Threads whose call has been given up and which still run."""
+        self.unreplaced: dict[LiveCall, None] = {}
+        """The calls of those for which no other thread stands in yet, the oldest first."""
 
     def run(self, work: Work) -> "asyncio.Future[Returned | Raised]":
         """Run a function in a thread, with a copy of the caller's context variables."""

@@ -10,10 +10,12 @@ Reads functions, JSON Schemas and declarations; feeds admission (`check`, `claim
 import copy
 import functools
 from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
 from typing import Any, Generic, Unpack, overload
 
 from typing_extensions import ParamSpec, TypeVar
 
+from laneway.effects import Effect
 from laneway.engine.callables import Callee, examine
 from laneway.engine.checking import Bindings, Check, Checked, Fit, invalid
 from laneway.engine.claiming import claim_source
@@ -84,6 +86,7 @@ class Tool(Generic[P, R]):
             said=self.spec.declared,
         )
         """Says what a call takes; None if it takes nothing."""
+        self._effect_of = said.get("effect_of")
         self.wants_context = bool(callee.context)
         """Whether the function has a parameter for a ToolContext."""
         self._check = check
@@ -171,6 +174,20 @@ class Tool(Generic[P, R]):
             return Checked(found.arguments, found.values, self._bindings)
         return self._refused(found)
 
+    def effect_of(self, arguments: Mapping[str, Any], /) -> Effect:
+        """Say how far a call with these arguments reaches: at most as far as `spec.effect`.
+
+        Args:
+            arguments: as `check` has made them; all known.
+        """
+        most = self.spec.effect
+        if self._effect_of is None:
+            return most
+        try:
+            return min(Effect(self._effect_of(MappingProxyType(dict(arguments)))), most, key=_REACH)
+        except Exception:  # noqa: BLE001 - the host's code meets the model's arguments here
+            return most
+
     def unbound(self, bound: Collection[str]) -> tuple[str, ...]:
         """Name the parameters that the host must set and has not."""
         return tuple(name for name in self._must_be_bound if name not in bound)
@@ -216,6 +233,9 @@ def see_that_known(provider: str) -> None:
 
 
 _FORMS = ("openai-chat", "anthropic-messages")
+
+
+_REACH = list(Effect).index
 
 
 def _begin(function: object, said: Declarations) -> tuple[Callee, str, frozenset[str]]:

@@ -849,6 +849,24 @@ def test_needs_after_data_and_conflict_stand_in_the_graph_with_their_reasons() -
     assert turn.graph.number_of_nodes() == 4
 
 
+def test_hazards_are_drawn_once_from_the_last_writer_and_the_readers_since() -> None:
+    stage = Stage()
+    row: dict[str, Any] = {"schema": ANY}
+    read = stage.tool("read", Return(1), claims=["read db:t/1"], **row)
+    write = stage.tool("write", Return(1), effect=Effect.WRITE, claims=["write db:t/1"], **row)
+    table = stage.tool("table", Return(1), effect=Effect.WRITE, claims=["write db:t"], schema=ANY)
+    order = ["read", "write", "read", "read", "write", "write", "table", "read"]
+
+    turn = Theatre(stage, read, write, table).play(
+        plan(*({"id": f"{at}", "tool": name} for at, name in enumerate(order)))
+    )
+
+    drawn = sorted(source + target for source, target, _ in edges(turn))
+    assert drawn == ["01", "12", "13", "14", "24", "34", "45", "56", "67"]
+    details = {data["detail"] for _, _, data in turn.graph.edges(data=True)}
+    assert details == {"db:t/1", "db:t"}
+
+
 def test_a_ring_of_thousands_is_told_without_naming_all_of_it_to_each() -> None:
     stage = Stage()
     count = 2000

@@ -16,6 +16,7 @@ from laneway import (
     Code,
     Effect,
     Engine,
+    Happened,
     Limits,
     Run,
     State,
@@ -529,7 +530,7 @@ def test_an_uncertain_call_can_be_settled_while_its_turn_is_open() -> None:
         )
         await turn.wait()
         assert turn.open_calls == ["x", "y"]
-        with pytest.raises(UnknownCallError, match=r"has no call 'x \(UNCERTAIN\)'"):
+        with pytest.raises(UnknownCallError, match="has no call 'x whose effect is unknown'"):
             await run.settle("x", value=1)
         with pytest.raises(UsageError, match="what u came to cannot be kept as JSON"):
             await run.settle("u", value=object())
@@ -548,6 +549,39 @@ def test_an_uncertain_call_can_be_settled_while_its_turn_is_open() -> None:
     assert failure(turn, "v").message == (
         "It was found out afterwards that the call failed: it was never sent"
     )
+
+
+def test_a_tool_that_is_gone_when_a_run_is_taken_up_fails_its_calls_alone() -> None:
+    stage = Stage()
+    slow: dict[str, Any] = {"effect": Effect.WRITE, "idempotent": True, "schema": ANY}
+    tools = [
+        asking(stage),
+        stage.tool("slow", Sleep(20), **slow),
+        stage.tool("other", Sleep(20), Return("o"), **slow),
+    ]
+    theatre = Theatre(stage, *tools)
+
+    async def first(run: Run) -> None:
+        await run.submit(
+            plan(
+                asks("asked"),
+                {"id": "running", "tool": "slow"},
+                {"id": "pending", "tool": "slow", "needs": ["other"]},
+                {"id": "other", "tool": "other"},
+            ),
+            wait=False,
+        )
+        await asyncio.sleep(1)
+        theatre.crash()
+
+    theatre.enter(first)
+    theatre.tools = tools[2:]
+    turn = theatre.finish()
+
+    assert values(turn) == {"other": "o"}
+    assert codes(turn) == dict.fromkeys(["asked", "running", "pending"], Code.UNKNOWN_TOOL)
+    assert failure(turn, "running").happened is Happened.UNKNOWN
+    assert failure(turn, "pending").happened is Happened.NOTHING
 
 
 def test_definitions_are_written_for_each_provider_and_no_other() -> None:

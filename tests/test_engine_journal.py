@@ -4,6 +4,7 @@ import asyncio
 import gc
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -934,28 +935,63 @@ def test_a_retried_call_in_a_queue_leaves_it_when_its_run_is_lost() -> None:
     assert scene.stage.entered["flaky"] == 1
 
 
-def test_two_runs_that_share_a_lane_are_both_told_when_the_journal_breaks() -> None:
-    """The first gives its lane to the second, which must not begin anything with it."""
+@pytest.mark.parametrize("running", [False, True], ids=["starting", "running"])
+def test_runs_that_share_a_lane_are_all_told_when_the_journal_breaks(*, running: bool) -> None:
+    """The first gives its lane to the next one, which must not begin anything with it."""
     scene = Scene()
     troupe = Troupe(scene.stage)
 
     async def main() -> None:
+        gate = Gate(CallStarted)
+
+        async def fail(number: int, rows: Sequence[Row]) -> None:
+            await gate(number, rows)
+            raise OSError("the disk is gone")
+
         engine = Engine(troupe.tools(), journal=scene.store, clock=scene.stage.make_clock)
-        async with engine, engine.run("one") as one, engine.run("two") as two:
-            first = await one.submit(plan(call("a", "slow"), call("b", "slow")), wait=False)
-            second = await two.submit(plan(call("c", "slow")), wait=False)
-            waiting = [asyncio.create_task(turn.wait()) for turn in (first, second)]
+        async with engine, AsyncExitStack() as entered:
+            runs = [await entered.enter_async_context(engine.run(f"r{n}")) for n in range(8)]
+            if not running:
+                scene.store.before = fail
+            waiting = [asyncio.create_task(runs[0].submit(plan(call("a", "slow"))))]
             await asyncio.sleep(0.5)
-            break_now(scene.store)
-            with pytest.raises(JournalError):
-                await one.say("x")
-            done, _ = await asyncio.wait(waiting, timeout=5)
-            assert len(done) == 2
+            scene.store.before = fail
+            waiting += [
+                asyncio.create_task(run.submit(plan(call("b", "slow")))) for run in runs[1:]
+            ]
+            await asyncio.sleep(0.5)
+            gate.open.set()
+            done, _ = await asyncio.wait(waiting, timeout=4)
+            assert len(done) == 8
             assert all(isinstance(task.exception(), JournalError) for task in done)
 
     run_virtual(main)
 
-    assert scene.stage.entered == {"slow": 1}
+    assert scene.stage.entered == ({"slow": 1} if running else {})
+
+
+def test_a_fault_about_a_body_of_a_lost_run_frees_its_lanes_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = Scene()
+    tools = [
+        scene.stage.tool("block", Block(3), sync=True, effect=Effect.WRITE, claims=["lane:x"]),
+        scene.stage.tool("next", Return("n"), effect=Effect.WRITE, claims=["lane:x"]),
+    ]
+
+    async def main() -> None:
+        engine = Engine(tools, journal=scene.store, clock=scene.stage.make_clock)
+        async with engine, engine.run("lost") as lost, engine.run("kept") as kept:
+            await lost.submit(plan(call("a", "block")), wait=False)
+            await asyncio.sleep(0.5)
+            lose(scene.journal, RunId("lost"))
+            with pytest.raises(RunOwnedError):
+                await lost.say("x")
+            monkeypatch.setattr("laneway.engine.bodies.late_text", a_fault)
+            turn = await kept.submit(plan(call("b", "next")))
+            assert states(turn) == {"b": State.SUCCEEDED}
+
+    run_virtual(main)
 
 
 def a_fault(*_: Any, **__: Any) -> None:
@@ -2369,24 +2405,47 @@ def test_a_settlement_does_not_start_what_waits_for_others_too() -> None:
     assert scene.stage.log == ["next 2", "slow over", "next 1"]
 
 
-@pytest.mark.parametrize("closed", [True, False])
-def test_only_an_unknown_end_of_the_open_turn_can_be_settled(*, closed: bool) -> None:
+def test_only_a_call_whose_effect_is_unknown_can_be_settled_and_only_once() -> None:
     scene, tools = lost_scene()
 
     async def main(run: Run) -> None:
-        turn = await run.submit(plan(call("a", "lose"), call("s", "slow")), wait=False)
+        await run.submit(plan(call("a", "lose"), call("s", "slow")), wait=False)
         await asyncio.sleep(1)
         for name in ("s", "nobody", "t9.9"):
-            with pytest.raises(UnknownCallError, match=f"'case' has no call '{name} .UNCERTAIN"):
+            with pytest.raises(UnknownCallError, match=f"'case' has no call '{name} whose effect"):
                 await run.settle(name, value=1)
-        if closed:
-            await turn.close()
-        else:
-            await run.settle("a", value=1)
-        with pytest.raises(UnknownCallError, match=r"a .UNCERTAIN"):
+        await run.settle("a", value=1)
+        with pytest.raises(UnknownCallError, match="'a whose effect is unknown'"):
             await run.settle("a", value=2)
 
     scene.play(main, tools)
+
+
+def test_a_late_settlement_is_told_in_a_note_and_changes_no_outcome() -> None:
+    scene, tools = lost_scene()
+
+    async def main(run: Run) -> list[dict[str, Any]]:
+        turn = await run.submit(plan(call("a", "lose"), call("b", "next", ["a"])))
+        before = turn.messages
+        await run.settle("a", value={"id": 7}, by="ann")
+        assert turn.messages == before
+        assert states(turn) == {"a": State.UNCERTAIN, "b": State.SKIPPED}
+        assert turn.call("a").settled == Success(value={"id": 7})
+        assert run.history()[:-1] == before
+        assert "7" in str(run.history()[-1])
+        with pytest.raises(UnknownCallError):
+            await run.settle("a", value=8)
+        return run.history()
+
+    told = scene.play(main, tools)
+
+    async def again(run: Run) -> list[dict[str, Any]]:
+        with pytest.raises(UnknownCallError):
+            await run.settle("a", value=8)
+        return run.history()
+
+    assert scene.play(again, tools) == told
+    assert scene.stage.log == []
 
 
 def test_a_settlement_that_is_no_json_is_a_mistake_of_the_caller() -> None:

@@ -136,7 +136,8 @@ def test_the_requirements_repeat_the_bounds_of_the_package() -> None:
         declared = tomllib.load(file)
     project = declared["project"]
 
-    wanted = project["dependencies"] + project["optional-dependencies"]["cli"]
+    extras = project["optional-dependencies"]
+    wanted = project["dependencies"] + extras["cli"] + extras["shell"]
 
     assert sorted(lines_of("run.in")) == sorted(wanted + declared["build-system"]["requires"])
 

@@ -553,14 +553,14 @@ def test_claims_name_the_file_whatever_the_engine_works_in(tmp_path: Path) -> No
     turn = turn_of(
         toolkit(folder),
         {"id": "r", "tool": "read_file", "arguments": {"path": "./a.txt"}},
-        {"id": "s", "tool": "run_shell", "arguments": {"command": "echo ${r} > b.txt"}},
+        {"id": "s", "tool": "run_shell", "arguments": {"command": "echo ${r} >> a.txt"}},
     )
 
     root = os.path.realpath(folder)
     assert f"shared file:{root}/a.txt" in map(str, turn.call("r").record.claims)
     assert [str(claim) for claim in turn.call("s").record.claims][1:] == [
         f"exclusive lane:shell/{root}",
-        f"exclusive file:{root}",
+        f"exclusive file:{root}/a.txt",
     ]
     # The command is text, so it waits for the read by conflict, not by reference.
     edge = turn.graph.edges[CallId("t1.1"), CallId("t1.2")]

@@ -13,11 +13,14 @@ import os
 from collections.abc import Mapping, Sequence
 
 from laneway.effects import Effect
+from laneway.engine.claiming import ClaimsOf
+from laneway.engine.spec import EffectOf
 from laneway.engine.toolkit.files import Files
 from laneway.engine.toolkit.search import Search
 from laneway.engine.toolkit.shell import Shell
 from laneway.engine.toolkit.workspace import OutsideWorkspaceError, Workspace
 from laneway.engine.tools import Tool, tool
+from laneway.lanes.shell import MissingShellError, shell_claims, shell_effect
 
 __all__ = ["OutsideWorkspaceError", "Workspace", "toolkit"]
 
@@ -37,6 +40,9 @@ def toolkit(
     several toolkits. No path of the model's leads out of the folder; a command of the shell can do
     whatever the user may who runs this program: let a policy ask before `run_shell`.
 
+    With the extra `shell` a command is analysed: it claims what it reads and writes, and one that
+    provably reads counts as READ. Without it, a command may touch anything in the folder.
+
     Args:
         workspace: the folder; it must exist.
         tests: the program and arguments that run the project's tests, run in the folder; without
@@ -52,8 +58,8 @@ def toolkit(
     root = str(folder.root).replace("{", "{{").replace("}", "}}").rstrip("/")
     reads = [f"read file:{root}/{{path}}"]
     writes = [f"write file:{root}/{{path}}"]
-    # Until a command is analysed, it may touch anything in the folder.
     everything = [f"lane:shell/{root}", f"write file:{root}"]
+    claims, effect_of = _analysed(str(folder.root).rstrip("/")) or (everything, None)
     files, search = Files(folder), Search(folder)
     tools: list[Tool] = [
         tool(files.read_file, effect=Effect.READ, claims=reads),
@@ -75,7 +81,9 @@ def toolkit(
         tool(
             shell.run_shell,
             effect=Effect.EXTERNAL,
-            claims=everything,
+            effect_of=effect_of,
+            claims=claims,
+            claims_at_most=["write file:"],
             timeout=COMMAND_SECONDS,
             literal=["command"],
         ),
@@ -91,3 +99,11 @@ def toolkit(
             )
         )
     return tools
+
+
+def _analysed(root: str) -> tuple[ClaimsOf, EffectOf] | None:
+    """What the analysis of a command line says of its claims and effect; None without it."""
+    try:
+        return shell_claims(workspace=root or "/"), shell_effect(workspace=root or "/")
+    except MissingShellError:
+        return None

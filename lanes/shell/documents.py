@@ -21,7 +21,7 @@ _BEGIN = re.compile(
 _STAND_IN = b"</dev/fd/0"
 _IN_WORDS = frozenset(
     "word string string_content raw_string ansi_c_string concatenation comment expansion "
-    "arithmetic_expansion regex extglob_pattern heredoc_body variable_assignment array".split()
+    "arithmetic_expansion regex extglob_pattern variable_assignment array".split()
 )
 
 

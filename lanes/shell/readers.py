@@ -300,9 +300,10 @@ READERS: Mapping[str, Handler] = {
     "uniq": reads_and_writes_the_rest(
         Options(
             values="fsw",
+            opaque=" ",  # an unknown word could be one operand more
             long=dict.fromkeys("skip-fields skip-chars check-chars".split(), "value"),
         )
     ),
-    "xxd": reads_and_writes_the_rest(Options(values="closRn")),
+    "xxd": reads_and_writes_the_rest(Options(values="closRn", opaque=" ")),
 }  # fmt: skip
 """By name."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from laneway.lanes.shell.documents import Document, cut, verify
 from laneway.lanes.shell.grammar import parse
 from laneway.lanes.shell.lines import Compound, Redirect, Script, Shape, Simple, Step
-from laneway.lanes.shell.source import Source, Unreadable
+from laneway.lanes.shell.source import LinesJoined, Source, Unreadable
 from laneway.lanes.shell.wording import Found, WordReader
 from laneway.lanes.shell.words import literal
 
@@ -23,11 +23,14 @@ if TYPE_CHECKING:
 
 _DEEPEST = 40
 """Levels of nesting; nobody writes half as many."""
+_MOST_JOINED = 16
 _FOLLOWING = frozenset({"list", "pipeline", "redirected_statement"})
 _REDIRECTS = frozenset({"file_redirect", "herestring_redirect"})
 _NOT_A_NAME = re.compile(r"\w+(?:\[.*\])?\+?=.*", re.DOTALL)
 _C_HEADER = re.compile(r"for[ \t]*\(\([\w\s=;<>+*%!,-]*\)\)[\s;]*")
 _PATTERN = re.compile(r"[\w.*?/+,:@%\[\]-]+")
+_STREAM = re.compile(r"\d+-?|-|[A-Za-z_./][\w./:=,@%+-]*")
+"""What may stand behind `>&`: of other words bash takes the quotes off twice, or a dash."""
 _DESCRIPTORS = frozenset("0123456789")
 """A POSIX shell takes two digits for a word."""
 _TEST_OPERATORS = frozenset({"!", "=", "==", "!="})
@@ -51,14 +54,15 @@ def read(text: bytes, found: Found) -> Script:
         MissingShellError: The extra `shell` is not installed.
     """
     rest, documents = cut(text)
-    root = parse(rest)
-    if root is None:
-        raise Unreadable("a syntax error, or a line that is too long")
-    verify(documents, root, rest)
-    source = Source(rest)
-    source.margins(root)
-    reader = _Reader(source, found)
-    script = [*reader.script(source.children(root))]
+    for _ in range(_MOST_JOINED):
+        try:
+            script = _script(rest, documents, found)
+            break
+        except LinesJoined as joined:
+            # Behind a word, a newline is what a semicolon is, and that is always seen.
+            rest = rest[: joined.at] + b";" + rest[joined.at + 1 :]
+    else:
+        raise Unreadable("too many lines that were read as one")
     for document in documents:
         inner = _document(document, found)
         if inner:
@@ -66,23 +70,34 @@ def read(text: bytes, found: Found) -> Script:
     return script
 
 
+def _script(rest: bytes, documents: list[Document], found: Found) -> list[Step]:
+    root = parse(rest)
+    if root is None:
+        raise Unreadable("a syntax error, or a line that is too long")
+    verify(documents, root, rest)
+    source = Source(rest)
+    source.margins(root)
+    return _Reader(source, found).script(source.children(root))
+
+
 def _document(document: Document, found: Found) -> list[Script]:
-    """Read the substitutions in a here-document; the grammar knows it in its simplest place."""
-    if document.quoted or not (b"`" in document.body or b"$" in document.body):
-        return []
-    text = b"cat <<__\n" + document.body + b"__\n"
-    root = parse(text)
-    if root is None or b"\n__\n" in text[8:-3]:
-        raise Unreadable("a here-document")
+    """Read the substitutions in a here-document: those of a string with double quotes."""
     inner: list[Script] = []
-    reader = _Reader(Source(text), found)
-    node: Node = root
-    for kind in ("redirected_statement", "heredoc_redirect", "heredoc_body"):
-        inside = [child for child in node.children if child.type == kind]
-        if len(inside) != 1:
-            raise Unreadable("a here-document")
-        node = inside[0]
-    reader.words.document(node, inner)
+    if document.quoted or not (b"`" in document.body or b"$" in document.body):
+        return inner
+    if b'"' in document.body:
+        if b"`" in document.body or b"$(" in document.body or b"${" in document.body:
+            raise Unreadable("a here-document with quotes and expansions")
+        return inner
+    text = b': "' + document.body + b'"'
+    root = parse(text)
+    node = root
+    for kind in ("command", "string"):
+        inside = [child for child in node.children if child.type == kind] if node else []
+        node = inside[0] if len(inside) == 1 else None
+    if node is None or node.end_byte != len(text):
+        raise Unreadable("a here-document")
+    _Reader(Source(text), found).words.word(node, inner)
     return inner
 
 
@@ -111,7 +126,7 @@ class _Reader:
             "function_definition": self._function,
         }
 
-    def script(self, nodes: "Sequence[Node]") -> Script:
+    def script(self, nodes: "Sequence[Node]") -> list[Step]:
         """Read statements and what separates them."""
         steps: list[Step] = []
         after = ";"
@@ -139,7 +154,8 @@ class _Reader:
             raise Unreadable("too deep a nesting")
         following: list[list[Node]] = []
         while node.type in _FOLLOWING:
-            children = self._source.children(node)
+            redirected = node.type == "redirected_statement"
+            children = self._source.children(node, lines=not redirected)
             if children[0].type in _REDIRECTS or children[0].type == "heredoc_redirect":
                 following.append(children)
                 break
@@ -259,11 +275,16 @@ class _Reader:
         words = [self.words.word(child, command.inner) for child in children[1:]]
         if operator == "<<<" or operator.endswith("-"):
             command.redirects.append(Redirect(operator, None, descriptor))
+            words = [] if operator == "<<<" else words
         elif words:
-            command.redirects.append(Redirect(operator, words.pop(0), descriptor))
+            target = words.pop(0)
+            if operator.endswith("&") and not _STREAM.fullmatch(target.text or ""):
+                raise Unreadable(f"{target.shown!r} behind {operator}")
+            command.redirects.append(Redirect(operator, target, descriptor))
         if words:  # The tree takes what follows the target for more of them.
             # A POSIX shell takes `&>` for the end of one command and the redirection of the next.
-            if isinstance(command, Compound) or operator[0] == "&" or operator == "<<<":
+            in_background = any(one.operator[0] == "&" for one in command.redirects)
+            if isinstance(command, Compound) or in_background:
                 raise Unreadable("a word after a redirection")
             command.words += words
             _checked(command)

@@ -11,13 +11,25 @@ if TYPE_CHECKING:
 
 _IN_LINE = re.compile(rb"(?:\\\n)*[ \t](?:[ \t]|\\\n)*")
 _OVER_LINES = re.compile(rb"(?:\\\n)*[ \t\n](?:[ \t\n]|\\\n)*")
+_NEWLINE = re.compile(rb"(?<!\\)\n")
 _SEPARATING = frozenset(b"|&;()<> \t\n")
+_BEGIN_WITH_OPERATOR = frozenset({"process_substitution", "concatenation"})
+"""Words all the same."""
 _LONGER = frozenset("(( <( >( ;; ;& && &> >> >& >| << <> <& || |&".split())
 """Two characters that are one operator: where both stand together the tree must have them so."""
 
 
 class Unreadable(Exception):
     """Something that is not surely what a shell would make of it."""
+
+
+class LinesJoined(Unreadable):
+    """The tree goes on with a command where a newline ends it."""
+
+    def __init__(self, at: int) -> None:
+        """Name the place of the newline."""
+        super().__init__("two lines that were read as one")
+        self.at = at
 
 
 class Source:
@@ -80,16 +92,16 @@ class Source:
 
     def _blank(self, start: int, end: int, *, lines: bool) -> None:
         gap = self.text[start:end]
+        if not lines and _OVER_LINES.fullmatch(gap) and (newline := _NEWLINE.search(gap)):
+            raise LinesJoined(start + newline.end() - 1)
         if gap != b" " and not (_OVER_LINES if lines else _IN_LINE).fullmatch(gap):
             raise Unreadable(f"{gap.decode()!r} between two words")
 
     def _apart(self, before: "Node", after: "Node") -> None:
         """Two nodes without a blank: one of them must be an operator, and not be half of one."""
         text, at = self.text, after.start_byte
-        ends = text[at - 1] in _SEPARATING and not (
-            before.is_named and text[at - 2 : at - 1] == b"\\"
-        )
-        begins = text[at] in _SEPARATING and after.type != "process_substitution"
+        ends = not before.is_named and text[at - 1] in _SEPARATING
+        begins = text[at] in _SEPARATING and after.type not in _BEGIN_WITH_OPERATOR
         if not (ends or begins):
             raise Unreadable(f"{text[at - 1 : at + 1].decode(errors='replace')!r} in one word")
 

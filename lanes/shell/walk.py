@@ -5,7 +5,6 @@ subshell leaves it alone. Where it can't be followed, in loops and functions, th
 once more with a folder that is not known. Reads the parts of a line; gives the analysis.
 """
 
-import re
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -25,7 +24,6 @@ _MOST_COMMANDS = 2000
 _DEEPEST = 8
 """Lines in lines in lines: `bash -c "bash -c …"`."""
 _SYSTEM = ("/bin/", "/usr/bin/", "/usr/local/bin/", "/sbin/", "/usr/sbin/")
-_PLAIN = re.compile(r"[\w./:=,@%+ -]+")
 _WRITING = frozenset({">", ">>", ">|", "&>", "&>>", ">&"})
 
 
@@ -68,7 +66,10 @@ class _Walk:
         self._complete = True
         self._through: tuple[str, ...] = ()
         self._found = Found()
-        self._functions = False
+        self._functions: set[str] = set()
+        self._defined: set[str] = set()
+        """Those of the functions that are surely there from now on."""
+        self._nesting = 0
         self._moves = 0
 
     def analysis(self) -> ShellAnalysis:
@@ -159,8 +160,10 @@ class _Walk:
         if not folders:
             folders = None  # after `exit`, which may not be one
         if len(steps) > 1:
+            self._nesting += 1
             for step in steps:
                 self._step(step, folders)
+            self._nesting -= 1
             return folders, folders
         ok, failed = self._step(steps[0], folders)
         if steps[0].negated or any(
@@ -175,10 +178,17 @@ class _Walk:
     def _step(self, step: Step, folders: Folders) -> tuple[Folders, Folders]:
         command = step.command
         for script in command.inner:
+            self._nesting += 1
             self._script(script, folders)
+            self._nesting -= 1
         self._redirect(command.redirects, folders)
         if isinstance(command, Compound):
+            sure = step.after == ";" and not (self._nesting or self._through)
+            self._nesting += 1
             there = self._compound(command, folders)
+            self._nesting -= 1
+            if sure and command.shape is Shape.FUNCTION:
+                self._defined.add(command.name)
             return there, there
         if not command.words:
             return folders, folders
@@ -191,9 +201,7 @@ class _Walk:
                 continue
             if operator.endswith("&") and (target.text or "-").rstrip("-").isdecimal():
                 continue
-            if operator == ">&" and not _PLAIN.fullmatch(target.text or ""):
-                self._effects.opaque("bash takes the quotes off the word behind >& twice")
-            elif operator in _WRITING:
+            if operator in _WRITING:
                 self._effects.write(target, folders)
             else:
                 self._effects.read(target, folders)
@@ -225,7 +233,7 @@ class _Walk:
     def _define(self, function: Compound, folders: Folders) -> None:
         if function.name in KNOWN:
             self._effects.opaque(f"{function.name} is not what it was")
-        self._functions = True
+        self._functions.add(function.name)
         for body in function.bodies:
             self._script(body, folders)
         self._lose(self._moves > 0)
@@ -274,7 +282,7 @@ class _Walk:
         effects.why = before or effects.why
         if name in MOVES:
             self._moves += 1
-            self._lose(self._functions)
+            self._lose(bool(self._functions))
         return call.after or (folders, folders)
 
     def _know(self, call: Invocation, first: str | None) -> None:
@@ -284,6 +292,8 @@ class _Walk:
         if "/" in first and not first.startswith(_SYSTEM):
             call.opaque(f"what {first} does is not known")
             return
+        if first in self._defined and not self._through:
+            return  # its body has been walked through
         KNOWN.get(call.name, unknown_command)(call)
 
 

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 _PLAIN = re.compile(r"[\w./:,@%+^=-]+")
 _BARE = re.compile(r"(?:[^\s'\"`$\\|&;<>()]|\\[^\n])+")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_BLANKS = " \t\n\r\v\f"
 _RAW = re.compile(r"'[^']*'")
 _ANSI = re.compile(r"\$'(?:[^'\\]|\\[^'])*'")
 """Without a quote in it: there a POSIX shell ends the string, and bash does not."""
 _IN_QUOTES = re.compile(r"(?:[^\"`$\\]++|\\.|\$(?![\w({\[*@#?$!'\"-]))*+", re.DOTALL)
-_IN_DOCUMENT = re.compile(r"(?:[^`$\\]++|\\.|\$(?![({\[]))*+\\?", re.DOTALL)
 _ESCAPED_IN_QUOTES = re.compile(r"\\([$`\"\\\n])")
 _NAMED = re.compile(r"\$(?:\w+|[*@#?$!-])")
 _BRACED = re.compile(
@@ -117,24 +117,13 @@ class WordReader:
                 self._found.texts = True
                 for item in self._source.children(value)[1:-1]:
                     self.word(item, inner)
-            elif not _NUMBER.fullmatch(
-                self.word(value, inner, hash_starts=False).text or "unknown"
-            ):
-                self._found.texts = True
+            else:
+                word = self.word(value, inner, hash_starts=False)
+                is_number = value.type == "arithmetic_expansion" or _NUMBER.fullmatch(word.shown)
+                self._found.texts |= not is_number
         elif len(children) != 2 or node.end_byte != end:  # noqa: PLR2004  # name and sign
             raise Unreadable("a value that is set in an unusual way")
         self._found.assigned.append(match[1])
-
-    def document(self, node: "Node", inner: list[Script]) -> None:
-        """Read the body of a here-document for its substitutions.
-
-        Raises:
-            Unreadable: There may be one that the tree doesn't show.
-        """
-        expansions = [child for child in node.children if child.type in EXPANSIONS]
-        self._between(node.start_byte, node.end_byte, expansions, _IN_DOCUMENT)
-        for child in expansions:
-            self._expansion(child, inner)
 
     def _piece(self, node: "Node", values: list[str], bare: list[str], inner: list[Script]) -> bool:
         """Add a piece of a word; say whether it may split."""
@@ -189,7 +178,7 @@ class WordReader:
             raise Unreadable("a string that is not closed")
         expansions = [child for child in children if child.type in EXPANSIONS]
         start, end = node.start_byte + 1, node.end_byte - 1
-        raws = self._between(start, end, expansions, _IN_QUOTES)
+        raws = self._between(start, end, expansions)
         many = False
         for at, raw in enumerate(raws):
             value = _ESCAPED_IN_QUOTES.sub(_unescaped, raw)
@@ -203,25 +192,24 @@ class WordReader:
                 many |= "@" in self._source.of(expansion)
         return many
 
-    def _between(
-        self, start: int, end: int, expansions: "list[Node]", form: re.Pattern[str]
-    ) -> list[str]:
+    def _between(self, start: int, end: int, expansions: "list[Node]") -> list[str]:
         """List the texts around the expansions, after a look at each."""
         text = self._source.text
         raws: list[str] = []
         for expansion in expansions:
-            raws.append(text[start : expansion.start_byte].decode())
+            begin = _begin(text, expansion)
+            raws.append(text[start:begin].decode())
             if raws[-1].endswith(("$", "\\")):
                 raise Unreadable("a sign before an expansion that changes it")
             start = expansion.end_byte
         raws.append(text[start:end].decode())
         for raw in raws:
-            if not form.fullmatch(raw):
+            if not _IN_QUOTES.fullmatch(raw):
                 raise Unreadable("an expansion that was read as text")
         return raws
 
     def _expansion(self, node: "Node", inner: list[Script]) -> None:
-        text = self._source.of(node)
+        text = self._source.of(node).lstrip(_BLANKS)
         match node.type:
             case "simple_expansion":
                 known = _NAMED.fullmatch(text)
@@ -241,6 +229,14 @@ class WordReader:
                 inner.append(self._script(node))
         if not known:
             raise Unreadable(f"the expansion {text!r}")
+
+
+def _begin(text: bytes, expansion: "Node") -> int:
+    """Where an expansion begins: in a string, the tree counts the blanks before it as its own."""
+    start = expansion.start_byte
+    while text[start : start + 1].isspace():
+        start += 1
+    return start
 
 
 def _unescaped(match: re.Match[str]) -> str:

@@ -8,9 +8,9 @@ import re
 import shlex
 from typing import NamedTuple
 
-UNKNOWN = "\2"
+UNKNOWN = "\ud800"
 """Stands for an expansion in a word that is being put together."""
-QUOTED = "\1"
+QUOTED = "\udc00"
 """Stands, in the bare form of a word, for a character that was quoted."""
 
 _WILD = re.compile(r"[*?\[]|\{[^{}]*(?:,|\.\.)")

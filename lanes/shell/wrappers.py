@@ -19,6 +19,7 @@ def runs(
     assigns: bool = False,
     hides: str = "",
     here: bool = False,
+    chdir: str = "",
 ) -> Handler:
     """A command that runs its operands.
 
@@ -28,6 +29,7 @@ def runs(
         assigns: Whether `NAME=value` may come before it.
         hides: Options, by letter or name, with which another environment decides what runs.
         here: Whether it runs a builtin in this very shell.
+        chdir: Options that name the folder to run it in.
     """
     options = options or Options()
     ordered = Options(
@@ -52,17 +54,18 @@ def runs(
         while assigns and words and "=" in words[0].prefix:
             call.shell.assign(words.pop(0).prefix.partition("=")[0])
         if words:
-            after = call.shell.run(words, _folders(call, parsed), call.name)
+            after = call.shell.run(words, _folders(call, parsed, chdir), call.name)
             call.after = after if here else None
 
     return handle
 
 
-def _folders(call: Invocation, parsed: Parsed) -> Folders:
+def _folders(call: Invocation, parsed: Parsed, chdir: str) -> Folders:
     """Where the command runs: env -C and sudo -D go to a folder first."""
     folders = call.folders
-    for word in [*parsed.values.get("chdir", []), *parsed.values.get("D", [])]:
-        folders = None if word.text is None else entered(folders, word.text)
+    for name in chdir.split():
+        for word in parsed.values.get(name, []):
+            folders = None if word.text is None else entered(folders, word.text)
     return folders
 
 
@@ -78,7 +81,9 @@ def time(call: Invocation) -> None:
         call.after = (there, there)
 
 
-_TIME = runs(Options(values="f", writes="o", long={"output": "o", "format": "f"}), here=True)
+_TIME = runs(
+    Options(values="f", writes="o", long={"output": "o", "format": "f"}), assigns=True, here=True
+)
 
 
 def command(call: Invocation) -> None:
@@ -208,20 +213,21 @@ def hides(why: str) -> Callable[[Invocation], None]:
 WRAPPERS: Mapping[str, Handler] = {
     "env": runs(
         Options(
-            values="u",
-            optional="",
+            values="uC",
             opaque="S",
-            long={"unset": "value", "chdir": "value", "split-string": "opaque",
+            long={"unset": "value", "chdir": "C", "split-string": "opaque",
                   **dict.fromkeys(("block-signal", "default-signal", "ignore-signal"), "optional")},
         ),
         assigns=True,
+        chdir="C",
     ),
     "sudo": runs(
         Options(
-            values="ugpCThRrtU",
+            values="ugpCDThRrtU",
             long={"chdir": "D", **dict.fromkeys(("user", "group", "host", "prompt"), "value")},
         ),
         assigns=True,
+        chdir="D",
         hides="i s e login shell edit R chroot h host",
     ),
     "doas": runs(Options(values="u", opaque="sC")),

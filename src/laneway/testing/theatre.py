@@ -59,7 +59,8 @@ class Theatre:
         """
 
         async def main() -> T:
-            given = {"journal": MemoryStore(self.journal), **self.options, **options}
+            given: dict[str, Any] = {**self.options, **options}
+            given.setdefault("journal", MemoryStore(self.journal))
             engine = Engine(self.tools, clock=self._clock, **given)
             async with engine, engine.run(RUN, **(run or {})) as entered:
                 return await host(entered)
