@@ -7,6 +7,7 @@ the work once what they refer to is known: schema, claims and verdict are comput
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from laneway.calls import CallRecord
@@ -315,7 +316,7 @@ def value_of(name: str, turn: LiveTurn, earlier: Mapping[str, CallView]) -> Any:
     call = turn.by_name.get(name)
     outcome = call.outcome if call is not None else earlier[name].outcome
     assert succeeded(outcome), "a data edge lets a call through only when its source succeeded"
-    return outcome.value
+    return deepcopy(outcome.value)  # A host may have got hold of the recorded one.
 
 
 def _foreseen(claim: Claim, foreseen: Sequence[Claim]) -> bool:

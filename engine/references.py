@@ -24,6 +24,7 @@ Path = tuple[str | int, ...]
 OPENING = re.compile(r"(\$?)\$\{([^{}]*)\}")
 STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
 WHOLE = "$from"
+NO_ID = re.compile(r"\d+|[A-Z_][A-Z0-9_]*|[a-z]+")
 LONGEST_NAME = 256
 """Characters of a call's name that a path may follow: a text that merely looks like a reference
 costs no more than so many look-ups, however long it is."""
@@ -81,10 +82,11 @@ def find(
             continue
         for source, path, whole in _mentions(value, names):
             where = _shortened(f"${{{source}{path}}}")
+            known = source in names and (whole or referring.strict or _is_an_id(source))
             if whole is None:
-                if referring.strict or source in names:
+                if referring.strict or known:
                     escaped.add(parameter)
-            elif source not in names:
+            elif not known:
                 if referring.strict or whole:
                     faults.append(
                         f"argument {parameter!r} refers to {where}, but no call is named "
@@ -208,6 +210,15 @@ def _written(path: object) -> str:
     return text if not text or text[0] in ".[" else f".{text}"
 
 
+def _is_an_id(name: str) -> bool:
+    """Whether a model's text can only mean a call by it.
+
+    `${1}`, `${HOME}` and `${name}` are what shell and template code is full of, and some servers
+    number their calls.
+    """
+    return not NO_ID.fullmatch(name)
+
+
 class _NoSuchFieldError(Exception):
     pass
 
@@ -234,7 +245,7 @@ class _Filling:
 
     def _text(self, mention: re.Match[str]) -> str:
         source, path = split(mention[2].strip(), self._names)
-        known = source in self._names
+        known = source in self._names and (self._strict or _is_an_id(source))
         if mention[1]:
             return mention[0][1:] if known or self._strict else mention[0]
         if not known:

@@ -27,8 +27,8 @@ def text_of(outcome: Outcome) -> str:
     """Write an outcome as the text of a result.
 
     A value that is a string stands as it is, any other as compact JSON in its own order. A failure
-    is `Error CODE: message`, then a line for what it may have done, one for whether asking again
-    makes sense, and one for what to do instead; never a stack trace.
+    is `Error CODE: message`, then a line for what it may have done, one if asking again makes
+    sense, and one for what to do instead; never a stack trace.
     """
     if isinstance(outcome, Success):
         value = outcome.value
@@ -53,8 +53,6 @@ _ENCODE = msgspec.json.Encoder().encode
 
 def _told(failure: Failure) -> str:
     message = failure.message.strip() or "no reason was given."
-    again = "the same call may succeed." if failure.retry else "the same call would fail again."
+    again = "\nAsking again: the same call may succeed." if failure.retry else ""
     hint = f"\nInstead: {failure.hint}" if failure.hint else ""
-    return (
-        f"Error {failure.code}: {message}{_EFFECTS[failure.happened]}\nAsking again: {again}{hint}"
-    )
+    return f"Error {failure.code}: {message}{_EFFECTS[failure.happened]}{again}{hint}"

@@ -414,7 +414,7 @@ class Run:
                 and call.settled is None
             ):
                 return call
-        raise UnknownCallError(self._name, f"{name} whose effect is unknown")
+        raise UnknownCallError(self._name, name, "whose effect is unknown")
 
     # Within
 

@@ -1,6 +1,7 @@
 """One answer of the model and what became of its calls, as the host sees it."""
 
 from collections.abc import Sequence
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -36,14 +37,14 @@ class Turn:
 
     @property
     def calls(self) -> Sequence[CallView]:
-        """The calls in request order, each with state, outcome and times."""
+        """The calls in request order, each with state, outcome and times; not to be changed."""
         return self._view.calls
 
     @property
     def outcomes(self) -> dict[str, Outcome]:
-        """The outcomes so far, by the provider's ids of the calls."""
+        """The outcomes so far, by the provider's ids of the calls; copies, yours to change."""
         return {
-            call.record.provider_id: call.outcome
+            call.record.provider_id: deepcopy(call.outcome)
             for call in self._view.calls
             if call.outcome is not None
         }

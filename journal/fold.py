@@ -6,6 +6,7 @@ moves when its fact is kept.
 """
 
 from collections.abc import Iterable
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, assert_never
 
@@ -89,8 +90,8 @@ class ApprovalView:
 
     @property
     def arguments(self) -> Any:
-        """What the call would run with, exactly."""
-        return self.asked.arguments
+        """What the call would run with, exactly; a copy."""
+        return deepcopy(self.asked.arguments)
 
     @property
     def rule(self) -> str:

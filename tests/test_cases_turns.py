@@ -723,3 +723,28 @@ def test_h_thr_1_blocking_tools_run_beside_the_loop() -> None:
     assert stage.makespan < 0.5
     assert max(later - sooner for sooner, later in pairwise(beats)) < 0.1
     assert values(turn)["z"] == "from the loop"
+
+
+def test_what_a_host_does_with_an_outcome_changes_no_record() -> None:
+    stage = Stage()
+    tools = [
+        stage.tool("give", Return({"v": [1]})),
+        stage.tool("slow", Sleep(1), Return("s")),
+        stage.tool("take", Do(lambda arguments: arguments["x"])),
+    ]
+    reply = plan(
+        {"id": "a", "tool": "give"},
+        {"id": "s", "tool": "slow"},
+        {"id": "b", "tool": "take", "arguments": {"x": {"$from": "a"}}, "needs": ["s"]},
+    )
+
+    def meddle(run: Run) -> None:
+        assert run.open_turn is not None
+        outcome = run.open_turn.outcomes["a"]
+        assert isinstance(outcome, Success)
+        outcome.value["v"].append("injected")
+
+    turn = play(stage, tools, reply, events=[(0.5, meddle)])
+
+    assert values(turn)["a"] == {"v": [1]}
+    assert values(turn)["b"] == {"v": [1]}

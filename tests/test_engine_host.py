@@ -530,7 +530,7 @@ def test_an_uncertain_call_can_be_settled_while_its_turn_is_open() -> None:
         )
         await turn.wait()
         assert turn.open_calls == ["x", "y"]
-        with pytest.raises(UnknownCallError, match="has no call 'x whose effect is unknown'"):
+        with pytest.raises(UnknownCallError, match="has no call 'x' whose effect is unknown"):
             await run.settle("x", value=1)
         with pytest.raises(UsageError, match="what u came to cannot be kept as JSON"):
             await run.settle("u", value=object())

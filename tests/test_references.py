@@ -122,3 +122,15 @@ def test_paths_are_split_into_keys_and_indices() -> None:
 def test_in_a_labelled_plan_a_field_of_a_list_is_that_of_its_first_element() -> None:
     assert put("${c10.items.name}", Referring.FIRST) == {"x": "seven"}
     assert isinstance(put("${c10.items.name}", Referring.STRICT), Failure)
+
+
+@pytest.mark.parametrize("name", ["1", "HOME", "name", "PATH_2"])
+def test_in_a_turn_what_code_is_full_of_is_text_even_if_a_call_has_that_id(name: str) -> None:
+    results = {name: "secret"}
+
+    assert find({"x": f"${{{name}}}"}, results, Referring.KNOWN) is NOTHING
+    filled = resolve({"x": f"${{{name}}}"}, results, results.__getitem__, Referring.KNOWN)
+    assert filled == {"x": f"${{{name}}}"}
+    whole = resolve({"x": {"$from": name}}, results, results.__getitem__, Referring.KNOWN)
+    assert whole == {"x": "secret"}
+    assert find({"x": f"${{{name}}}"}, results, Referring.STRICT).references

@@ -34,7 +34,7 @@ def settle(name: str, **found: Any) -> tuple[Run, list[dict[str, Any]]]:
             assert turn.messages == before, "a recorded outcome never changes"
             assert call.state is State.UNCERTAIN
             assert isinstance(call.settled, (Success, Failure))
-            with pytest.raises(UnknownCallError, match="p whose effect is unknown"):
+            with pytest.raises(UnknownCallError, match="'p' whose effect is unknown"):
                 await run.settle("p", value="again")
             return run, run.history()
 
@@ -76,7 +76,7 @@ def test_a_timed_out_effect_can_be_settled_and_a_known_one_cannot() -> None:
                 }
             )
             await run.settle("s", value="sent")
-            with pytest.raises(UnknownCallError, match="l whose effect is unknown"):
+            with pytest.raises(UnknownCallError, match="'l' whose effect is unknown"):
                 await run.settle("l", value="x")
             return [o.happened for o in turn.outcomes.values() if isinstance(o, Failure)]
 

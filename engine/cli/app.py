@@ -36,7 +36,10 @@ class Commands(TyperGroup):
             print(f"laneway: {error}", file=sys.stderr)
             raise typer.Exit(2) from None
         except KeyboardInterrupt:
-            print("laneway: interrupted; `laneway resume` goes on", file=sys.stderr)
+            print(
+                "laneway: interrupted; what was running has been cancelled, and is recorded so",
+                file=sys.stderr,
+            )
             raise typer.Exit(130) from None
 
 

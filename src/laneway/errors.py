@@ -144,9 +144,9 @@ class TurnNotReadyError(UsageError):
 class UnknownCallError(UsageError):
     """The run has no such call."""
 
-    def __init__(self, run: str, call: str) -> None:
-        """Name what was asked for."""
-        super().__init__(f"run {run!r} has no call {call!r}")
+    def __init__(self, run: str, call: str, that: str = "") -> None:
+        """Name what was asked for, and what it should have been like."""
+        super().__init__(f"run {run!r} has no call {call!r}" + (f" {that}" if that else ""))
 
 
 class UnknownApprovalError(UsageError):
