@@ -146,32 +146,51 @@ def _order(nodes: Sequence[Node], graph: CallGraph, linked: list[set[int]]) -> l
     """
     waits = [len(sources) for sources in linked]
     ready = [at for at, count in enumerate(waits) if not count]
+    order = _follow(ready, waits, graph)
+    if len(order) < len(nodes):
+        members = _name_cycles(nodes, graph)
+        # They will not run; what comes behind them still has an order.
+        freed = _count_down(members, waits, graph)
+        order += members
+        order += _follow([at for at in freed if at not in members], waits, graph)
+    return order
+
+
+def _follow(ready: list[int], waits: list[int], graph: CallGraph) -> list[int]:
     heapify(ready)
     order: list[int] = []
     while ready:
         at = heappop(ready)
         order.append(at)
-        for target in {target for target, _ in graph.successors[at]}:
-            waits[target] -= 1
-            if not waits[target]:
-                heappush(ready, target)
-    if len(order) < len(nodes):
-        _name_cycles(nodes, graph)
-        order += [at for at, count in enumerate(waits) if count]
+        for target in _count_down([at], waits, graph):
+            heappush(ready, target)
     return order
 
 
-def _name_cycles(nodes: Sequence[Node], graph: CallGraph) -> None:
-    """Fail the members of each cycle; what merely depends on one is skipped later."""
+def _count_down(sources: Iterable[int], waits: list[int], graph: CallGraph) -> list[int]:
+    """Take sources off what their targets wait for; name the targets that wait no more."""
+    freed: list[int] = []
+    for source in sources:
+        for target in {target for target, _ in graph.successors[source]}:
+            waits[target] -= 1
+            if not waits[target]:
+                freed.append(target)
+    return freed
+
+
+def _name_cycles(nodes: Sequence[Node], graph: CallGraph) -> dict[int, None]:
+    """Fail the members of each cycle, and give them; what depends on one is skipped later."""
     import networkx as nx  # noqa: PLC0415 - as in digraph
 
     place = {node.id: at for at, node in enumerate(nodes)}
     drawn = digraph(graph.ids, graph.edges)
+    failed: dict[int, None] = {}
     for component in nx.strongly_connected_components(drawn):
         members = sorted(place[member] for member in component)
         if len(members) == 1 and not drawn.has_edge(graph.ids[members[0]], graph.ids[members[0]]):
             continue
         names = _shown([nodes[at].name for at in members])
+        failed.update(dict.fromkeys(members))
         for at in members:
             graph.faults[at] = Failure(
                 code=Code.DEPENDENCY_CYCLE,
@@ -183,6 +202,7 @@ def _name_cycles(nodes: Sequence[Node], graph: CallGraph) -> None:
                 + ", so it can never start.",
                 hint="Ask again without one of these dependencies.",
             )
+    return failed
 
 
 def _dangling(node: Node, name: str, place: Mapping[str, int]) -> Failure:

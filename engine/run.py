@@ -502,10 +502,13 @@ class Run:
     async def _close(self, turn: LiveTurn) -> None:
         scheduler = self._entered
         while not turn.closed:
+            before = turn.open
             scheduler.close(turn)
             await self._wait(turn)  # What came only after something that is skipped goes on.
             if scheduler.leaving:
                 raise EngineClosedError(self._name)
+            if turn.open == before and not turn.closed:
+                scheduler.failed(RuntimeError(f"{turn.open} calls wait for nothing that will end"))
 
 
 STOPPED_WAITING: Told = cancelled("whoever waited for the turn was cancelled")

@@ -105,8 +105,11 @@ def spec_of(callee: Callee, schema: dict[str, Any], said: Declarations) -> ToolS
         ToolError: something contradicts itself, is out of range or names no parameter.
     """
     name = tool_name(callee, said)
-    effect = said.get("effect")
+    effect = _effect(name, said.get("effect"))
     idempotent = said.get("idempotent")
+    for word in _FLAGS:
+        if said.get(word) not in (None, True, False):
+            raise ToolError(name, f"{word}={said.get(word)!r} is neither True nor False")
     if effect is not None and effect.changes_nothing and idempotent is False:
         raise ToolError(name, f"a {effect} tool changes nothing, so it is idempotent; say neither")
     claims = said.get("claims")
@@ -164,6 +167,20 @@ def bound_of(callee: Callee, said: Declarations) -> frozenset[str]:
             tool_name(callee, said), f"bound={named!r} is a text; give a tuple of names"
         )
     return callee.bound | frozenset(named)
+
+
+_FLAGS = ("idempotent", "approval", "strict")
+
+
+def _effect(tool: str, effect: object) -> Effect | None:
+    """Take an effect, or its word."""
+    if effect is None or isinstance(effect, Effect):
+        return effect
+    try:
+        return Effect(effect)
+    except ValueError:
+        known = ", ".join(Effect)
+        raise ToolError(tool, f"effect={effect!r} is none (the effects: {known})") from None
 
 
 def _claims_text(claims: Sequence[str] | ClaimsOf | None) -> tuple[str, ...] | None:

@@ -402,7 +402,7 @@ def test_arguments_that_somebody_changed_after_asking_are_not_approved() -> None
 
     async def host(run: Run) -> Turn:
         turn = await run.submit(plan(asks("a")), wait=False)
-        run.approvals[0].arguments["n"] = "something else"
+        run.approvals[0].asked.arguments["n"] = "something else"
         with pytest.raises(UsageError, match=r"approval t1.1.a1 is stale: it was asked for somet"):
             await run.approve("a")
         await run.deny("a")

@@ -5,6 +5,7 @@ few. LANEWAY_DEATHS sets how many of both are tried; a night's worth is some tho
 """
 
 import asyncio
+import importlib
 import os
 import tempfile
 from collections import Counter
@@ -14,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import networkx as nx  # noqa: F401 - a child is forked from a parent in which no import is under way
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
@@ -33,7 +33,10 @@ from laneway.testing.scripted import Stage
 from laneway.testing.watched import WatchedStore
 
 NAME = RunId("case")
-DEATHS = int(os.environ.get("LANEWAY_DEATHS", "40"))
+
+# A child is forked from a parent in which no import is under way.
+importlib.import_module("networkx")
+DEATHS = int(os.environ.get("LANEWAY_DEATHS", "25"))
 
 
 def tries(count: int) -> settings:

@@ -145,8 +145,7 @@ def test_what_a_shell_runs_is_listed_and_what_it_writes_is_claimed(
     assert ran > 50
 
 
-REAL = (
-    """
+_REAL = """
 echo hi > n
 echo hi >> a
 cat a | tee -a b c > d
@@ -240,11 +239,8 @@ touch {n,sub/m}
 touch sub/../n
 touch "$PWD/n"
 echo hi > "$(echo n)"
-""".strip()
-    .replace("\\n", "\n")
-    .split("\n")
-)
-REAL = re.findall(r"(?:[^\n]*<<'?X'?\n[^\n]*\nX|[^\n]+)", "\n".join(REAL))
+"""
+REAL = [line.replace("\\n", "\n") for line in _REAL.strip().split("\n")]
 
 
 def state(folder: Path) -> dict[str, tuple[int, int, bytes]]:

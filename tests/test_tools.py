@@ -778,3 +778,20 @@ def test_a_name_with_a_dot_is_a_tool_but_not_for_providers_that_refuse_it(provid
     assert dotted.spec.name == "spotify.play"
     with pytest.raises(ToolError, match=f"{provider} takes no such name"):
         dotted.definition(provider)
+
+
+def test_an_effect_may_be_said_by_its_word() -> None:
+    assert tool(lambda: None, name="t", effect="write").spec.effect is Effect.WRITE  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ({"effect": "writes"}, "effect='writes' is none \\(the effects: pure, read, write, external"),
+        ({"approval": "maybe"}, "approval='maybe' is neither True nor False"),
+        ({"idempotent": "yes"}, "idempotent='yes' is neither True nor False"),
+    ],
+)
+def test_a_declaration_that_cannot_be_meant_is_refused(said: dict[str, Any], told: str) -> None:
+    with pytest.raises(ToolError, match=told):
+        tool(lambda: None, name="t", **said)
