@@ -1,5 +1,8 @@
 """The failures that the engine itself words, and what an exception of a tool amounts to."""
 
+# A group that a tool raises may hold anything.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+
 import errno
 from collections.abc import Sequence
 

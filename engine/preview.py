@@ -12,6 +12,7 @@ import msgspec
 from laneway.calls import Edge
 from laneway.claims import Claim
 from laneway.engine import admission
+from laneway.engine.graph import CallGraph
 from laneway.engine.providers.reply import Reply
 from laneway.engine.scheduler import Scheduler
 from laneway.engine.services import Services
@@ -109,7 +110,7 @@ async def preview(reply: Reply, services: Services, *, mode: str, bound: dict[st
     return Preview(calls=tuple(calls), edges=edges, rounds=_rounds(coming.graph, coming.faults))
 
 
-def _rounds(graph: admission.CallGraph, faults: Container[int]) -> tuple[tuple[CallId, ...], ...]:
+def _rounds(graph: CallGraph, faults: Container[int]) -> tuple[tuple[CallId, ...], ...]:
     waits = list(graph.waits)
     ready = [at for at, count in enumerate(waits) if not count and at not in faults]
     rounds: list[tuple[CallId, ...]] = []

@@ -177,7 +177,7 @@ def _effect(tool: str, effect: object) -> Effect | None:
     if effect is None or isinstance(effect, Effect):
         return effect
     try:
-        return Effect(effect)
+        return Effect(str(effect))
     except ValueError:
         known = ", ".join(Effect)
         raise ToolError(tool, f"effect={effect!r} is none (the effects: {known})") from None

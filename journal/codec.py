@@ -6,6 +6,8 @@ would write as something else is refused, because a journal that differs from wh
 worse than one that stops.
 """
 
+# Values of any type are told apart at run time.
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
 import asyncio
 import math
 from collections.abc import Iterable, Sequence

@@ -1780,7 +1780,8 @@ def test_a_group_is_named_by_what_it_holds_however_deep() -> None:
     for _ in range(5000):
         error = BaseExceptionGroup("deeper", [error])
     interrupt = KeyboardInterrupt()
-    both = BaseExceptionGroup("both", [ValueError(), BaseExceptionGroup("in", [interrupt])])
+    held: list[BaseException] = [ValueError(), BaseExceptionGroup("in", [interrupt])]
+    both = BaseExceptionGroup("both", held)
 
     assert str(core(error)) == "inner"
     assert core(both) is interrupt

@@ -1,7 +1,5 @@
 """A tool that knows what came of it says so; of any other the worst is assumed."""
 
-from typing import Any
-
 import pytest
 
 from laneway import Code, Effect, Engine, Failure, Happened, State, ToolFailed
@@ -9,9 +7,9 @@ from laneway.engine.failing import refusing
 from laneway.testing import Raise, Stage, run_virtual
 
 
-def failure_of(error: BaseException, **declared: Any) -> tuple[State, Failure]:
+def failure_of(error: BaseException, effect: Effect = Effect.WRITE) -> tuple[State, Failure]:
     stage = Stage()
-    tool = stage.tool("act", Raise(error), **{"effect": Effect.WRITE, **declared})
+    tool = stage.tool("act", Raise(error), effect=effect)
 
     async def main() -> tuple[State, Failure]:
         async with Engine([tool], clock=stage.make_clock) as engine, engine.run("r") as run:

@@ -781,13 +781,15 @@ def test_a_name_with_a_dot_is_a_tool_but_not_for_providers_that_refuse_it(provid
 
 
 def test_an_effect_may_be_said_by_its_word() -> None:
-    assert tool(lambda: None, name="t", effect="write").spec.effect is Effect.WRITE  # type: ignore[arg-type]
+    said: dict[str, Any] = {"effect": "write"}
+
+    assert tool(lambda: None, name="t", **said).spec.effect is Effect.WRITE
 
 
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        ({"effect": "writes"}, "effect='writes' is none \\(the effects: pure, read, write, external"),
+        ({"effect": "writes"}, "effect='writes' is none"),
         ({"approval": "maybe"}, "approval='maybe' is neither True nor False"),
         ({"idempotent": "yes"}, "idempotent='yes' is neither True nor False"),
     ],
