@@ -161,7 +161,7 @@ class Bodies:
             step.give_back(call)
         elif call.told is not None:
             step.end_told(call, call.told)
-            if isinstance(result, Returned):
+            if result is not None and not _gave_in(result):
                 step.facts.append(HolderStopped(call=call.id, late=late_text(result)))
         elif isinstance(result, Returned):
             outcome = normalise(result.value, tool=call.record.tool, effect=call.record.effect)
@@ -262,6 +262,10 @@ def _cancelled_from_outside() -> bool:
     """Whether the task itself was cancelled; if not, the tool raised CancelledError by itself."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
+
+
+def _gave_in(result: Returned | Raised) -> bool:
+    return isinstance(result, Raised) and isinstance(result.error, asyncio.CancelledError)
 
 
 def late_text(result: Returned | Raised | None) -> str:

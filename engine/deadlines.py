@@ -74,12 +74,15 @@ class Deadlines:
         now = self._swept = self._clock.monotonic()
         passed = [limited for limited in self._watched if limited.due <= now]
         passed.sort(key=_due)
-        self._watched.difference_update(passed)
-        for limited in passed:
-            if limited.due <= now:  # Else one that passed before it has given it more time.
-                limited.expired()
-        if self._watched:
-            self._arm(min(map(_due, self._watched)))
+        try:
+            for limited in passed:
+                # One that passed before it may have ended it, or given it more time.
+                if limited in self._watched and limited.due <= now:
+                    self._watched.discard(limited)
+                    limited.expired()
+        finally:
+            if self._watched:
+                self._arm(min(map(_due, self._watched)))
 
 
 def _due(limited: Limited) -> float:

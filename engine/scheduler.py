@@ -247,8 +247,6 @@ class Scheduler:
 
     def expired(self, call: LiveCall) -> None:
         """The deadline of whatever a call does has passed."""
-        if call.outcome is not None:
-            return
         if call.state is State.AWAITING_APPROVAL:
             step = Step(self)
             step.end(call, State.DENIED, APPROVAL_EXPIRED)

@@ -1778,7 +1778,8 @@ def test_a_stop_iteration_is_a_failure_like_any_other() -> None:
 def test_a_group_is_named_by_what_it_holds_however_deep() -> None:
     error: BaseException = ValueError("inner")
     for _ in range(5000):
-        error = BaseExceptionGroup("deeper", [error])
+        inner: list[BaseException] = [error]
+        error = BaseExceptionGroup("deeper", inner)
     interrupt = KeyboardInterrupt()
     held: list[BaseException] = [ValueError(), BaseExceptionGroup("in", [interrupt])]
     both = BaseExceptionGroup("both", held)
