@@ -7,9 +7,9 @@ when they are kept.
 
 import asyncio
 import contextvars
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import inf
-from typing import Any
+from typing import Any, TypeVar
 
 from laneway.engine.admission import Admission, alone, beside, complete
 from laneway.engine.bodies import INTERRUPTED, Bodies
@@ -30,6 +30,8 @@ from laneway.journal.fold import CallView
 from laneway.journal.writer import RunLog
 from laneway.outcomes import Failure, Outcome, succeeded
 from laneway.states import State
+
+T = TypeVar("T")
 
 SLICE = 500
 """Calls admitted at a stretch, so that the loop's other users wait at most some milliseconds."""
@@ -247,6 +249,9 @@ class Scheduler:
 
     def expired(self, call: LiveCall) -> None:
         """The deadline of whatever a call does has passed."""
+        self._happens(self._expired, call)
+
+    def _expired(self, call: LiveCall) -> None:
         if call.state is State.AWAITING_APPROVAL:
             step = Step(self)
             step.end(call, State.DENIED, APPROVAL_EXPIRED)
@@ -263,8 +268,15 @@ class Scheduler:
 
     def turn_expired(self, turn: LiveTurn) -> None:
         """The turn as a whole has taken too long."""
-        if not turn.closed and not turn.rests:
-            self.cancel(turn.calls, turn_timed_out(turn.limit_seconds))
+        told = turn_timed_out(turn.limit_seconds)
+        self._happens(lambda turn: self.cancel(turn.calls, told), turn)
+
+    def _happens(self, follow: Callable[[T], None], about: T) -> None:
+        """Follow what happened to one thing; a fault in it ends this run, and no other."""
+        try:
+            follow(about)
+        except Exception as error:  # noqa: BLE001 - a fault of the engine, met in somebody else's event
+            self.failed(error)
 
     def failed(self, error: BaseException) -> None:
         """The engine itself went wrong: nothing may hang on it, so the run ends here."""
@@ -274,6 +286,9 @@ class Scheduler:
 
     def granted(self, call: LiveCall) -> None:
         """Another run gave back what this call waits for."""
+        self._happens(self._granted, call)
+
+    def _granted(self, call: LiveCall) -> None:
         step = Step(self)
         if self.log.broken is None:
             step.start(call)

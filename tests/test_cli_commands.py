@@ -293,7 +293,9 @@ def test_an_interrupted_run_writes_its_end_and_can_be_taken_up(here: Path) -> No
     returned, _, errors = ended(process)
 
     assert returned == 130, errors
-    assert errors == "laneway: interrupted; `laneway resume` goes on\n"
+    assert (
+        errors == "laneway: interrupted; what was running has been cancelled, and is recorded so\n"
+    )
     shown = laneway("show", "r")
     assert "wait  CANCELLED" in shown.stdout
 

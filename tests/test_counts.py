@@ -4,8 +4,10 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
+from pathlib import Path
 from typing import Any
 
+import aiosqlite
 import pytest
 
 from laneway import Effect, Engine, Limits, State, Tool
@@ -214,3 +216,30 @@ def test_the_journal_counts_the_commits_that_held_facts() -> None:
     counted_by_journal, counted_by_store = run_virtual(main)
 
     assert counted_by_journal == counted_by_store
+
+
+def test_a_commit_to_a_file_is_one_way_to_its_thread_and_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An await into aiosqlite costs more than most of what it does there."""
+    hops = 0
+    execute = aiosqlite.Connection._execute
+
+    async def counting(connection: Any, *args: Any, **kwargs: Any) -> Any:
+        nonlocal hops
+        hops += 1
+        return await execute(connection, *args, **kwargs)
+
+    async def main() -> tuple[int, int]:
+        engine = Engine([step_tool()], journal=tmp_path / "runs.db", clock=VirtualClock)
+        async with engine, engine.run("r") as run:
+            before = engine.services.journal.commits
+            monkeypatch.setattr(aiosqlite.Connection, "_execute", counting)
+            for reply in replies_of(chain(20)) + replies_of(independent(50)):
+                await run.submit(reply)
+            monkeypatch.undo()
+            return hops, engine.services.journal.commits - before
+
+    awaits, commits = run_virtual(main)
+
+    assert 0 < awaits <= commits

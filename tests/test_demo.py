@@ -267,7 +267,10 @@ def test_the_demo_may_be_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyP
     result = in_process("demo", "--folder", str(tmp_path / "d"))
 
     assert result.exit_code == 130
-    assert result.stderr == "laneway: interrupted; `laneway resume` goes on\n"
+    assert (
+        result.stderr
+        == "laneway: interrupted; what was running has been cancelled, and is recorded so\n"
+    )
 
 
 def test_the_demo_does_not_write_over_what_is_there(tmp_path: Path) -> None:

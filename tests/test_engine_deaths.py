@@ -160,9 +160,12 @@ class World:
 
 
 async def host(run: Run, calls: Sequence[Call], world: World) -> Turn:
-    """Finish what a crash left, else submit; say yes to whatever is asked."""
+    """Finish what a crash left, else submit; say yes to whatever is asked; note what it is told."""
 
     async def work() -> Turn:
+        if not run.view.conversation:
+            await run.say("do it")
+            world.happen("told do it")
         left = await run.finish()
         if left is not None:
             return left
@@ -171,12 +174,19 @@ async def host(run: Run, calls: Sequence[Call], world: World) -> Turn:
         return await run.submit({"calls": [call.asked() for call in calls]})
 
     working = asyncio.create_task(work())
+    shown: set[str] = set()
     try:
         while not working.done():
-            await asyncio.wait([working], timeout=0.05)
+            await asyncio.wait([working], timeout=0.001)
+            for call in run.turns[-1].calls if run.turns else ():
+                if call.outcome is not None and call.id not in shown:
+                    shown.add(call.id)
+                    world.happen(f"shown {call.record.provider_id} {call.state}")
             for approval in run.approvals:
-                world.happen(f"yes {run.view.calls[approval.call].record.provider_id}")
+                name = run.view.calls[approval.call].record.provider_id
+                world.happen(f"yes {name}")
                 await run.approve(approval.id)
+                world.happen(f"told yes {name}")
     finally:
         working.cancel()
         await asyncio.wait([working])
@@ -196,6 +206,8 @@ def live(store: JournalStore, calls: Sequence[Call], world: World) -> Mapping[st
         )
         async with engine, engine.run(NAME) as run:
             turn = await host(run, calls, world)
+            assert run.history()[0] == {"role": "user", "content": "do it"}
+            assert run.history()[1:] == turn.messages
             return {
                 call.record.provider_id: (call.state, call.outcome, call.attempt)
                 for call in turn.calls
@@ -279,6 +291,24 @@ def check(
         if state is State.UNCERTAIN and call.tool != "lose":
             assert died, "the end of a call is unknown only after a death"
     check_order(by_name, log)
+    check_what_was_told(ended, log)
+
+
+def check_what_was_told(ended: Mapping[str, Any], log: Sequence[str]) -> None:
+    """Nothing that was acknowledged to the host is lost by a death."""
+    answered: set[str] = set()
+    said = 0
+    for line in log:
+        word, *rest = line.split()
+        if word == "shown":
+            assert ended[rest[0]][0] == rest[1], "what was shown has changed"
+        elif word == "yes":
+            assert rest[0] not in answered, "what was answered is asked again"
+        elif word == "told" and rest[0] == "yes":
+            answered.add(rest[1])
+        elif word == "told":
+            said += 1
+    assert said <= 1, "what was said is not there any more"
 
 
 def check_order(by_name: Mapping[str, Call], log: Sequence[str]) -> None:
@@ -299,7 +329,7 @@ def check_order(by_name: Mapping[str, Call], log: Sequence[str]) -> None:
             running.add(name)
             first.setdefault(name, at)
             last[name] = at
-        else:
+        elif word == "end":
             running.discard(name)
             last[name] = at
     for name, call in by_name.items():

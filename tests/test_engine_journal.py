@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import sqlite3
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -876,6 +877,43 @@ def test_a_run_that_was_lost_stops_and_frees_its_lanes_for_the_others() -> None:
     run_virtual(main)
 
     assert scene.stage.entered == {"slow": 2, "quick": 1}
+
+
+def test_a_run_that_another_process_took_in_the_file_stops_and_the_others_go_on(
+    tmp_path: Path,
+) -> None:
+    scene = Scene()
+    troupe = Troupe(scene.stage)
+    path = tmp_path / "runs.db"
+
+    def taken_elsewhere() -> None:
+        with sqlite3.connect(path) as connection:
+            connection.execute("UPDATE runs SET token = token + 1 WHERE name = 'lost'")
+        connection.close()
+
+    async def main() -> None:
+        engine = Engine(troupe.tools(), journal=path, clock=scene.stage.make_clock)
+        async with engine, engine.run("lost") as lost, engine.run("kept") as kept:
+            await lost.submit(plan(call("a", "slow"), call("b", "pay", ["a"])), wait=False)
+            await asyncio.sleep(0.5)
+            taken_elsewhere()
+            results = await asyncio.gather(
+                *(lost.say(f"{n}") for n in range(3)),
+                kept.submit(plan(call("c", "slow"), call("d", "quick"))),
+                *(lost.say(f"{n}") for n in range(3)),
+                return_exceptions=True,
+            )
+            turn = results.pop(3)
+            assert isinstance(turn, Turn)
+            assert states(turn) == {"c": State.SUCCEEDED, "d": State.SUCCEEDED}
+            assert [type(one) for one in results] == [RunOwnedError] * 6
+            with pytest.raises(RunOwnedError):
+                await lost.finish()
+
+    run_virtual(main)
+
+    assert scene.stage.entered == {"slow": 2, "quick": 1}
+    assert troupe.stopped == ["slow"]
 
 
 @pytest.mark.parametrize("where", ["queued", "backing off", "awaiting", "starting"])

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import math
+import signal
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
@@ -2899,3 +2900,212 @@ async def do(deed: str, run: Run, name: str, waiting: "asyncio.Task[Turn]") -> N
                 await run.__aexit__(None, None, None)
     except (UnknownCallError, UnknownApprovalError, EngineClosedError):
         pass
+
+
+# Odd hosts, odd bodies, faults of the engine
+
+
+def test_a_cleanup_that_fails_is_noted_beside_the_stop() -> None:
+    play = Play()
+
+    async def fail_to_clean_up(_: Any) -> None:
+        try:
+            await asyncio.sleep(50)
+        finally:
+            raise ValueError("the half-written file is still there")
+
+    tools = [play.tool("work", Do(fail_to_clean_up), effect=Effect.WRITE, timeout=1)]
+
+    turn = play.turn(plan(call("w", "work")), tools)
+
+    assert states(turn) == {"w": State.TIMED_OUT}
+    assert turn.call("w").late == "raised ValueError: the half-written file is still there"
+    assert not turn.call("w").stuck
+
+
+@pytest.mark.parametrize("deed", ["cancels", "leaves", "waits", "submits"])
+def test_a_body_that_drives_its_own_run_ends_all_the_same(deed: str) -> None:
+    play = Play()
+    run_of: list[Run] = []
+
+    async def drive(_: Any) -> Any:
+        (run,) = run_of
+        turn = run.open_turn
+        assert turn is not None
+        if deed == "cancels":
+            await run.cancel()
+        elif deed == "leaves":
+            await run.__aexit__(None, None, None)
+        elif deed == "waits":
+            await turn.wait()
+        else:
+            await run.submit(plan(call("x", "drive")))
+
+    tools = [play.tool("drive", Sleep(1), Do(drive), timeout=5)]
+
+    async def main(_: Engine, run: Run) -> None:
+        run_of.append(run)
+        turn = await run.submit(plan(call("d", "drive")), wait=False)
+        await asyncio.sleep(20)
+        state = {"waits": State.TIMED_OUT, "submits": State.FAILED}.get(deed, State.CANCELLED)
+        assert states(turn) == {"d": state}
+
+    play.run(main, tools)
+
+
+def test_a_turn_of_thousands_may_meet_its_limit_while_it_is_taken_in() -> None:
+    play = Play()
+    tools = [play.tool("work", Sleep(5))]
+
+    turn = play.turn(
+        plan(*(call(f"c{n}", "work") for n in range(1200))),
+        tools,
+        limits=Limits(turn_seconds=0, grace_seconds=0),
+    )
+
+    assert len(turn.outcomes) == 1200
+    assert set(states(turn).values()) <= {State.CANCELLED, State.TIMED_OUT}
+    assert play.lasted == 0
+
+
+def test_what_comes_behind_a_ring_keeps_its_declared_order_and_ends() -> None:
+    """A conflict is drawn along the declared order, not against it, behind a ring too."""
+    play = Play()
+    tools = [play.tool("put", Log("{id}"), effect=Effect.WRITE, claims=["write db:{n}"])]
+    reply = plan(
+        call("ring", "put", arguments={"n": 9, "id": "ring"}, needs=["ring2"]),
+        call("ring2", "put", arguments={"n": 9, "id": "ring2"}, needs=["ring"]),
+        call("last", "put", arguments={"n": 1, "id": "last"}, after=["first", "ring"]),
+        call("first", "put", arguments={"n": 1, "id": "first"}, after=["ring2"]),
+        call("alone", "put", arguments={"n": 1, "id": "alone"}, after=["alone2", "ring"]),
+        call("alone2", "put", arguments={"n": 2, "id": "alone2"}),
+    )
+
+    turn = play.turn(reply, tools)
+
+    assert turn.ready
+    assert [states(turn)[name] for name in ("ring", "ring2")] == [State.FAILED] * 2
+    assert play.stage.log.index("first") < play.stage.log.index("last")
+    assert len(play.stage.log) == 4
+
+
+def test_a_turn_that_can_never_end_is_a_fault_of_the_engine_and_no_endless_loop() -> None:
+    play = Play()
+    tools = [play.tool("pay", Raise(GONE), effect=Effect.EXTERNAL), play.tool("work")]
+
+    async def main(_: Engine, run: Run) -> None:
+        turn = await run.submit(plan(call("p", "pay"), call("w", "work", needs=["p"])), wait=False)
+        await asyncio.sleep(1)
+        live = run._entered.turn
+        assert live is not None
+        live.calls[0].successors = ()
+        with pytest.raises(EngineFaultError, match="1 calls wait for nothing that will end"):
+            await turn.close()
+
+    play.run(main, tools)
+
+
+@pytest.mark.parametrize("event", ["limit", "turn", "grant"])
+def test_a_fault_of_the_engine_ends_its_run_and_keeps_no_lane_and_no_other_run(
+    event: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play = Play()
+    tools = [
+        play.tool("hold", Sleep(5), Return("ok"), claims=["lane:x"]),
+        play.tool("slow", Sleep(50), claims=["lane:y"], timeout=5),
+        play.tool("block", Block(5), sync=True, claims=["lane:z"], timeout=2),
+        *(play.tool(f"take_{lane}", Return("ok"), claims=[f"lane:{lane}"]) for lane in "xyz"),
+    ]
+
+    async def main(engine: Engine, run: Run) -> None:
+        faulty = engine.run("faulty")
+        await faulty.__aenter__()
+        holder = await run.submit(plan(call("h", "hold")), wait=False)
+        turn = await faulty.submit(
+            plan(call("w", "hold"), call("s", "slow"), call("b", "block")), wait=False
+        )
+        scheduler = faulty._entered
+
+        def fault(*_: Any) -> None:
+            raise LookupError("a fault")
+
+        if event == "turn":
+            assert scheduler.turn is not None
+            scheduler.turn.due = now() + 1
+            engine.services.deadlines.watch(scheduler.turn)
+        place = {"limit": "_expired", "turn": "cancel", "grant": "_granted"}[event]
+        monkeypatch.setattr(scheduler, place, fault)
+        with pytest.raises(EngineFaultError, match="LookupError: a fault"):
+            await turn.wait()
+        monkeypatch.undo()
+        await holder.wait()
+        assert states(holder) == {"h": State.SUCCEEDED}
+        await faulty.__aexit__(None, None, None)
+        again = await run.submit(plan(*(call(lane, f"take_{lane}") for lane in "xyz")))
+        assert set(states(again).values()) == {State.SUCCEEDED}
+
+    play.run(main, tools)
+
+
+def ends_of(play: Play) -> dict[str, State]:
+    view = fold(NAME, play.journal.facts[NAME])
+    assert view.turns[0].closed
+    return {one.record.provider_id: one.state for one in view.calls.values()}
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_ctrl_c_ends_the_program_with_the_final_states_written_down(times: int) -> None:
+    """The first cancels the program; a second one is raised wherever it is, here in a cleanup."""
+    play = Play()
+
+    async def press(_: Any) -> None:
+        try:
+            signal.raise_signal(signal.SIGINT)
+            await asyncio.sleep(50)
+        finally:
+            if times == 2:
+                signal.raise_signal(signal.SIGINT)
+
+    tools = [
+        play.tool("press", Sleep(1), Do(press), effect=Effect.WRITE),
+        play.tool("slow", tidy(0.5), effect=Effect.WRITE),
+        play.tool("ask", approval=True),
+    ]
+
+    async def main(_: Engine, run: Run) -> None:
+        await run.submit(plan(call("p", "press"), call("s", "slow"), call("a", "ask")))
+
+    with pytest.raises(KeyboardInterrupt):
+        play.run(main, tools)
+
+    assert ends_of(play) == dict.fromkeys("psa", State.CANCELLED)
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
+def test_a_task_of_a_tools_own_that_ends_the_program_leaves_final_states(
+    error: BaseException,
+) -> None:
+    """It goes through the loop and past the engine, which is left by the cancel that follows."""
+    play = Play()
+
+    async def own_task(_: Any) -> None:
+        async def quit_all() -> None:
+            await asyncio.sleep(1)
+            raise error
+
+        await asyncio.create_task(quit_all())
+
+    tools = [
+        play.tool("quit", Do(own_task), effect=Effect.WRITE),
+        play.tool("slow", tidy(0.5), effect=Effect.WRITE),
+    ]
+
+    async def main(_: Engine, run: Run) -> None:
+        await run.submit(plan(call("q", "quit"), call("s", "slow")))
+
+    with pytest.raises(type(error)):
+        play.run(main, tools)
+
+    ends = ends_of(play)
+    assert ends["s"] is State.CANCELLED
+    assert ends["q"] in (State.CANCELLED, State.FAILED)
