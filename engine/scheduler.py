@@ -75,6 +75,7 @@ class Scheduler:
         self.turn: LiveTurn | None = None
         """The last turn."""
         self.leaving = False
+        self.left = False
         self.interrupt: KeyboardInterrupt | None = None
         self.bodies = Bodies(self)
 
@@ -208,13 +209,15 @@ class Scheduler:
             EngineClosedError: the run was left, and the turn has not been closed.
             JournalError: the journal broke.
         """
-        while self.log.broken is None and not self._is_quiet(turn):
+        while self.log.broken is None and not self.left and not self._is_quiet(turn):
             waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             turn.quiet.append(waiting)
             await waiting
-        if self.log.broken is None or (turn.closed and self._is_quiet(turn)):
+        if self._is_quiet(turn) and (turn.closed or self.log.broken is None):
             return
-        raise EngineClosedError(self.log.view.run) if self.leaving else self.log.broken
+        if self.log.broken is None or self.leaving:
+            raise EngineClosedError(self.log.view.run)
+        raise self.log.broken
 
     async def kept(self) -> None:
         """Wait until everything decided so far is kept.
@@ -239,11 +242,14 @@ class Scheduler:
                 if call.state is State.AWAITING_APPROVAL:
                     self.services.deadlines.forget(call)
             self.services.deadlines.forget(turn)
-        await self.bodies.stopped()
-        if not broken_before:  # Whoever was in the run has been told of that.
-            await self.kept()
-        if turn is not None:
-            self._wake(turn, EngineClosedError(self.log.view.run))
+        try:
+            await self.bodies.stopped()
+            if not broken_before:  # Whoever was in the run has been told of that.
+                await self.kept()
+        finally:
+            self.left = True
+            if self.turn is not None:
+                self._wake(self.turn, EngineClosedError(self.log.view.run))
 
     # Events from the engine
 

@@ -223,7 +223,7 @@ def test_a_commit_to_a_file_is_one_way_to_its_thread_and_back(
 ) -> None:
     """An await into aiosqlite costs more than most of what it does there."""
     hops = 0
-    execute = aiosqlite.Connection._execute
+    execute: Any = aiosqlite.Connection._execute
 
     async def counting(connection: Any, *args: Any, **kwargs: Any) -> Any:
         nonlocal hops
