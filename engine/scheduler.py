@@ -76,6 +76,7 @@ class Scheduler:
         """The last turn."""
         self.leaving = False
         self.left = False
+        """All of it has stopped, or is parked: nobody needs to wait for anything any more."""
         self.interrupt: KeyboardInterrupt | None = None
         self.bodies = Bodies(self)
 

@@ -2033,6 +2033,79 @@ def test_taking_up_a_large_turn_can_be_cancelled_between_its_slices(at: int) -> 
     fold(NAME, scene.journal.facts[NAME])
 
 
+def test_what_a_host_does_between_the_slices_of_taking_up_counts() -> None:
+    scene = Scene()
+    tools = [
+        scene.stage.tool("work", Return("ok"), claims=["lane:x"]),
+        scene.stage.tool("ask", Log("asked"), approval=True),
+    ]
+    reply = plan(*(call(f"c{i}", "work") for i in range(1200)), call("q", "ask"), call("r", "ask"))
+
+    async def begin(run: Run) -> None:
+        await run.submit(reply, wait=False)
+
+    scene.play(begin, tools)
+    scene.cut_after(ApprovalAsked, call="t1.1202")
+    scene.stage._log.clear()
+
+    async def again(run: Run) -> Turn:
+        finishing = asyncio.create_task(run.finish())
+        await asyncio.sleep(0)
+        await run.cancel("c1199", reason="not this one")
+        await run.approve("q")
+        await run.deny("r")
+        turn = await finishing
+        assert turn is not None
+        return turn
+
+    turn = scene.play(again, tools)
+
+    ended = states(turn)
+    assert (ended.pop("c1199"), ended.pop("r")) == (State.CANCELLED, State.DENIED)
+    assert set(ended.values()) <= {State.SUCCEEDED, State.UNCERTAIN}
+    assert scene.stage.log == ["asked"]
+
+
+def test_a_run_that_is_left_while_a_large_turn_is_taken_up_loses_nothing() -> None:
+    scene = Scene()
+    tool = scene.stage.tool("work", Sleep(1), Return("ok"))
+    scene.play(submitting(plan(*(call(f"c{i}", "work") for i in range(1600)))), [tool])
+    scene.cut_after(TurnSubmitted)
+
+    async def look(run: Run) -> None:
+        finishing = asyncio.create_task(run.finish())
+        await asyncio.sleep(0)
+        leaving.append(finishing)
+
+    leaving: list[asyncio.Task[Any]] = []
+    scene.play(look, [tool])
+    assert isinstance(leaving[0].exception(), EngineClosedError)
+    turn = scene.play(finish, [tool])
+
+    found = Counter(states(turn).values())
+    assert set(found) == {State.SUCCEEDED, State.CANCELLED}
+    assert found[State.SUCCEEDED] >= 600, "what had not been queued was left alone"
+
+
+def test_a_fault_of_the_engine_while_a_turn_is_taken_up_ends_the_run_and_can_be_resumed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = Scene()
+    tool = scene.stage.tool("work", Return("ok"))
+    scene.play(submitting(plan(call("a", "work"))), [tool])
+    scene.cut_after(CallQueued)
+
+    async def again(run: Run) -> None:
+        monkeypatch.setattr(Scheduler, "complete", a_fault)
+        with pytest.raises(EngineFaultError, match="of the engine itself"):
+            await run.finish()
+        monkeypatch.undo()
+
+    scene.play(again, [tool])
+
+    assert states(scene.play(finish, [tool])) == {"a": State.SUCCEEDED}
+
+
 # Taking up: the tools
 
 

@@ -3109,3 +3109,31 @@ def test_a_task_of_a_tools_own_that_ends_the_program_leaves_final_states(
     ends = ends_of(play)
     assert ends["s"] is State.CANCELLED
     assert ends["q"] in (State.CANCELLED, State.FAILED)
+
+
+@pytest.mark.parametrize("what", ["run", "engine"])
+def test_whoever_submits_while_everything_is_left_is_told_at_any_pass_of_the_loop(
+    what: str,
+) -> None:
+    for pause in range(25):
+        play = Play()
+        tools = [play.tool("ask", approval=True), play.tool("slow", Sleep(5))]
+
+        async def main(pause: int = pause, play: Play = play, tools: Any = tools) -> None:
+            engine = play.engine(tools)
+            await engine.__aenter__()
+            run = await engine.run(NAME).__aenter__()
+            submitting = asyncio.create_task(run.submit(plan(call("a", "ask"), call("s", "slow"))))
+            await passes(pause)
+            if what == "run":
+                await run.__aexit__(None, None, None)
+            await engine.__aexit__(None, None, None)
+            async with asyncio.timeout(1):
+                await asyncio.wait([submitting])
+            assert isinstance(submitting.exception(), EngineClosedError)
+            await run.__aexit__(None, None, None)
+            assert others() == set()
+
+        run_virtual(main)
+
+        fold(NAME, play.journal.facts[NAME])

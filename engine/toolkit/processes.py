@@ -129,5 +129,7 @@ async def _start(
         # A cancelled start may have happened: it is waited for, so that its group can be killed.
         await asyncio.wait([starting])
         if not starting.cancelled() and starting.exception() is None:
-            end_group(starting.result().pid)
+            process = starting.result()
+            end_group(process.pid)
+            await process.wait()  # Else its transport would outlive the loop.
         raise
