@@ -174,6 +174,7 @@ class Bodies:
 
     def _late(self, step: Step, call: LiveCall, result: Returned | Raised | None) -> None:
         """A body that outlived its call has stopped: note what came of it, free its claims."""
+        assert result is not None, "what was never entered is not given up"
         self.stuck.pop(call, None)
         if call.gave_up_thread:
             self.services.threads.stuck -= 1
@@ -268,13 +269,11 @@ def _gave_in(result: Returned | Raised) -> bool:
     return isinstance(result, Raised) and isinstance(result.error, asyncio.CancelledError)
 
 
-def late_text(result: Returned | Raised | None) -> str:
+def late_text(result: Returned | Raised) -> str:
     """What a body gave back after its call had ended, as text for the journal."""
     if isinstance(result, Returned):
         value = result.value
         if type(value) is str:
             return shortened(whole_text(value))
         return f"returned {named(value).removeprefix('of type ')}"
-    if isinstance(result, Raised):
-        return f"raised {exception_text(result.error)}"
-    return ""
+    return f"raised {exception_text(result.error)}"

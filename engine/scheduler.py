@@ -393,6 +393,7 @@ class Scheduler:
 
     def _limit(self, turn: LiveTurn) -> None:
         turn.limit_seconds = turn.left_seconds = self.services.limits.turn_seconds
+        turn.rests = False
         self._count(turn)
 
     def _rest_or_go_on(self, turn: LiveTurn) -> None:

@@ -58,6 +58,7 @@ class ToolThreads:
 
     def run(self, work: Work) -> "asyncio.Future[Returned | Raised]":
         """Run a function in a thread, with a copy of the caller's context variables."""
+        assert not self._closed, "every call has stopped before the threads are sent home"
         done: asyncio.Future[Returned | Raised] = self._loop.create_future()
         self._clock.hold()
         if self._idle:
@@ -71,11 +72,11 @@ class ToolThreads:
         return done
 
     def close(self) -> None:
-        """Send idle threads home; stuck ones end with their function, or with the process."""
+        """Send the threads home; stuck ones end with their function, or with the process."""
         self._closed = True
-        for _ in range(self._idle):
+        # One for each, also for those whose end the loop will hear of too late, or never.
+        for _ in range(self._workers):
             self._jobs.put(None)
-        self._idle = 0
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
@@ -94,9 +95,6 @@ class ToolThreads:
 
     def _finish(self, done: "asyncio.Future[Returned | Raised]", result: Returned | Raised) -> None:
         self._clock.release()
-        if self._closed:
-            self._jobs.put(None)
-        else:
-            self._idle += 1
+        self._idle += 1
         if not done.done():
             done.set_result(result)

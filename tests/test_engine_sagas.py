@@ -93,12 +93,12 @@ class Saga:
         else:
             await self.act(run)
             task = asyncio.create_task(run.finish())
+        task.add_done_callback(heard)
         for _ in range(self.draw(0, 1, 3)):
             await asyncio.sleep(self.draw(0, 0.5, 3, 30))
             await self.act(run)
         if self.lucky():
             self.theatre.crash()
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())
         task.cancel()
         if self.lucky():
             with suppress(asyncio.CancelledError):
@@ -126,6 +126,7 @@ class Saga:
         """Answer all questions, and end the open turn."""
         if run.open_turn is not None:
             task = asyncio.create_task(run.finish())
+            task.add_done_callback(heard)
             while not task.done():
                 await asyncio.sleep(5)
                 for approval in run.approvals:
@@ -133,6 +134,12 @@ class Saga:
             await task
         assert run.open_turn is None
         return run.history()
+
+
+def heard(task: asyncio.Task[Any]) -> None:
+    """Take note of how a task ended, also where the example is broken off before it is awaited."""
+    if not task.cancelled():
+        task.exception()
 
 
 async def ending(how: str, seconds: float, n: str) -> dict[str, str]:
@@ -264,6 +271,7 @@ class Crowd:
     async def host(self, engine: Engine, name: str) -> None:
         async with engine.run(name) as run:
             task = asyncio.create_task(run.submit(self.plan(name)))
+            task.add_done_callback(heard)
             await asyncio.sleep(self.draw(0, 1, 2, 6))
             match self.draw("wait", "wait", "cancel", "cancel one", "stop waiting", "leave"):
                 case "cancel":

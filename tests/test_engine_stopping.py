@@ -1017,6 +1017,28 @@ def test_a_turn_that_is_taken_up_has_its_whole_limit_again() -> None:
     assert set(states(turn).values()) == {State.SUCCEEDED}
 
 
+def test_a_turn_that_is_taken_up_with_a_question_rests_whatever_was_answered_before() -> None:
+    play = Play()
+    tools = [play.tool("ask", Return("ok"), approval=True)]
+    limits = Limits(turn_seconds=10)
+
+    async def first(_: Engine, run: Run) -> None:
+        await run.submit(plan(call("a", "ask"), call("b", "ask")), wait=False)
+
+    async def second(_: Engine, run: Run) -> Turn | None:
+        await run.deny("a")
+        finishing = asyncio.create_task(run.finish())
+        await asyncio.sleep(100)
+        await run.approve("b")
+        return await finishing
+
+    play.run(first, tools, limits=limits)
+    turn = play.run(second, tools, limits=limits)
+
+    assert turn is not None
+    assert states(turn) == {"a": State.DENIED, "b": State.SUCCEEDED}
+
+
 # Grace, and giving up
 
 
@@ -1333,6 +1355,18 @@ def test_closed_threads_end_idle_ones_at_once_and_busy_ones_with_their_work() ->
         await asyncio.to_thread(assert_no_tool_threads)
 
     run_virtual(main)
+
+
+def test_threads_go_home_though_the_loop_stops_before_it_hears_that_they_are_done() -> None:
+    async def main() -> None:
+        threads = ToolThreads(VirtualClock())
+        for _ in range(8):
+            threads.run(lambda: None)
+        threads.close()
+
+    for _ in range(20):
+        run_virtual(main)
+        assert_no_tool_threads()
 
 
 def test_bodies_see_the_context_variables_of_whoever_submitted_and_not_of_each_other() -> None:
@@ -3137,3 +3171,42 @@ def test_whoever_submits_while_everything_is_left_is_told_at_any_pass_of_the_loo
         run_virtual(main)
 
         fold(NAME, play.journal.facts[NAME])
+
+
+def test_a_thread_that_is_done_when_its_task_is_cancelled_from_outside_has_its_value() -> None:
+    play = Play()
+    tools = [play.tool("block", Block(3), Return("done"), sync=True)]
+
+    async def main(_: Engine, run: Run) -> Turn:
+        turn = await run.submit(plan(call("b", "block")), wait=False)
+        await asyncio.sleep(1)
+        assert run._entered.turn is not None
+        (live,) = run._entered.turn.calls
+        assert live.running is not None
+        assert live.task is not None
+        task = live.task
+        live.running.add_done_callback(lambda _: task.cancel())
+        await turn.wait()
+        return turn
+
+    turn = play.run(main, tools)
+
+    assert turn.outcomes == {"b": Success(value="done")}
+    assert play.facts(HolderStopped) == []
+
+
+def test_a_fault_of_the_engine_around_a_body_ends_the_run_and_frees_its_lane(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    play = Play()
+    tools = [play.tool("work", Sleep(1), Return("ok"), claims=["lane:x"])]
+
+    async def main(engine: Engine, run: Run) -> None:
+        async with engine.run("faulty") as faulty:
+            monkeypatch.setattr(faulty._entered.bodies, "limit_of", lambda _: "no number")
+            with pytest.raises(EngineFaultError, match="please report it; the run can be resumed"):
+                await faulty.submit(plan(call("w", "work"), call("v", "work")))
+        turn = await run.submit(plan(call("w", "work")))
+        assert states(turn) == {"w": State.SUCCEEDED}
+
+    play.run(main, tools)

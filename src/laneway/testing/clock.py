@@ -48,6 +48,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self.wall_offset = 1_700_000_000.0
         self.held = 0
         """How much goes on outside that the loop cannot see: time stands still meanwhile."""
+        self.blocked: set[threading.Event] = set()
+        """Set for the threads that are blocked until then; all of them when the loop is closed."""
         selector = _Selector()
         selector.loop = self
         super().__init__(selector)
@@ -55,6 +57,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         """Virtual monotonic seconds."""
         return self.virtual_now
+
+    def close(self) -> None:
+        """Let go of the threads that are still blocked, too: nobody will ever wake them."""
+        super().close()
+        for event in tuple(self.blocked):
+            event.set()
 
 
 class VirtualClock:
@@ -103,8 +111,13 @@ class VirtualClock:
             self.hold()
             event.set()
 
-        self._loop.call_soon_threadsafe(park)
-        if not event.wait(HANG_GUARD_SECONDS):
+        self._loop.blocked.add(event)
+        try:
+            self._loop.call_soon_threadsafe(park)
+            woken = event.wait(HANG_GUARD_SECONDS)
+        finally:
+            self._loop.blocked.discard(event)
+        if not woken or self._loop.is_closed():
             raise HungError("the event loop went away while a tool was blocked")
 
 
