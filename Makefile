@@ -3,6 +3,8 @@
 VENV := .venv
 PY := $(VENV)/bin/python
 LANEWAY := $(VENV)/bin/laneway
+# Real MCP servers for the tests, in a folder that git ignores.
+SERVERS := tests/servers/node_modules
 # Passed on to the command behind demo, bench, test and cover: make test ARGS="-k lanes"
 ARGS ?=
 # The interpreter to make .venv with; by default setup.sh looks for one.
@@ -10,7 +12,7 @@ export PYTHON
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check bench lint format types imports cover fresh lock clean
+.PHONY: help demo test nightly check bench lint format types imports cover fresh servers lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -18,8 +20,12 @@ help: ## list the targets
 demo: $(VENV)/run.stamp ## an agent repairs a small project, from recorded model turns
 	@$(LANEWAY) demo $(ARGS)
 
-test: $(VENV)/dev.stamp ## run the tests
+test: $(VENV)/dev.stamp $(SERVERS)/.stamp ## run the tests
 	@$(PY) -m pytest $(ARGS)
+
+nightly: $(VENV)/dev.stamp ## the lane table against its naive model, 100,000 steps and more
+	@$(PY) -m pytest --hypothesis-profile=nightly --timeout=3600 -rP -k "no_fault" \
+		tests/test_lane_model.py $(ARGS)
 
 check: lint types imports fresh cover ## every gate: lint, types, imports, a fresh copy, tests with coverage
 
@@ -41,7 +47,7 @@ types: $(VENV)/dev.stamp ## mypy and pyright, both strict
 imports: $(VENV)/dev.stamp ## import-linter: imports point one way
 	@$(VENV)/bin/lint-imports --no-logo
 
-cover: $(VENV)/dev.stamp ## run the tests, and hold branch coverage at 95 % or more
+cover: $(VENV)/dev.stamp $(SERVERS)/.stamp ## run the tests, and hold branch coverage at 95 % or more
 	@$(PY) -m pytest --cov --cov-report=term $(ARGS)
 
 # What git would commit now is laid in an empty folder, where the README's first command must pass.
@@ -50,6 +56,25 @@ fresh: ## run the demo in a fresh copy of the checkout
 	{ cp "$$(env -u GIT_INDEX_FILE git rev-parse --git-path index)" "$$copy/index" 2>/dev/null || true; } && \
 	git add --all && git checkout-index --all --prefix="$$copy/checkout/" && unset GIT_INDEX_FILE && \
 	echo "make demo, in a fresh copy" && $(MAKE) --no-print-directory -C "$$copy/checkout" demo ARGS=
+
+servers: ## install the real MCP servers that tests start; needs npm
+	@command -v npm >/dev/null || { echo "There is no npm here; it comes with Node.js." >&2; exit 1; }
+	@cd $(dir $(SERVERS)) && $(NPM_INSTALL)
+	@touch $(SERVERS)/.stamp
+
+# Without a lock file and without scripts of the packages; a Node.js that is too old is refused.
+NPM_INSTALL := npm install --no-package-lock --omit-lockfile-registry-resolved --ignore-scripts \
+	--engine-strict --no-audit --no-fund --no-update-notifier --prefer-offline --loglevel=error
+
+# Tried once where there is npm, and never a reason to fail: what needs the servers is then skipped.
+$(SERVERS)/.stamp: $(dir $(SERVERS))package.json
+	@if command -v npm >/dev/null; then \
+		echo "Installing the MCP servers of $< for the tests" >&2; \
+		(cd $(<D) && $(NPM_INSTALL) --fetch-retries=1 --fetch-retry-mintimeout=1000 \
+			--fetch-timeout=10000 >/dev/null 2>&1) || \
+		echo "They could not be installed; their tests are skipped. To try again: make servers" >&2; \
+		mkdir -p $(@D) && touch $@; \
+	fi
 
 lock: $(VENV)/run.stamp ## compile requirements/*.in, with the newest versions
 	@test -d $(VENV)/lock || $(PY) -m venv $(VENV)/lock
@@ -63,7 +88,7 @@ LOCK := $(VENV)/lock/bin/uv --no-config pip compile --quiet --upgrade --universa
 	--no-emit-index-url --no-emit-find-links
 
 clean: ## remove .venv, caches and what was built
-	@rm -rf $(VENV) dist build htmlcov .coverage .coverage.* .hypothesis .import_linter_cache \
+	@rm -rf $(VENV) $(SERVERS) dist build htmlcov .coverage .coverage.* .hypothesis .import_linter_cache \
 		.mypy_cache .pytest_cache .ruff_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
