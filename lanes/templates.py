@@ -5,15 +5,15 @@ every call. Reads arguments that have passed the tool's schema; feeds the graph 
 with canonical claims.
 """
 
-import difflib
-import itertools
-import math
 import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from laneway.claims import Access, Claim
-from laneway.lanes.names import BadResourceError, Names, is_flat, is_lane
+from laneway.lanes.filling import Template
+from laneway.lanes.globs import DECLARED, parted
+from laneway.lanes.names import Names, is_flat, is_lane
+from laneway.lanes.places import Place, read_place
 
 _VERBS = {
     "read": Access.SHARED,
@@ -21,12 +21,8 @@ _VERBS = {
     "write": Access.EXCLUSIVE,
     "exclusive": Access.EXCLUSIVE,
 }
-_MOST_RESOURCES = 1000
-"""A template that lists make to name more of them claims what covers them all instead."""
 _RESOURCE = re.compile(r"(?!(?:lane|run):\Z)[a-z][a-z0-9+.-]*:.*", re.DOTALL)
 _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
-_PLACE = re.compile(r"([^\W\d]\w*)((?:\.[^\W\d]\w*|\[\d+\])*)")
-_STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
 
 
 class ClaimTemplates:
@@ -34,7 +30,7 @@ class ClaimTemplates:
 
     __slots__ = ("_templates", "parameters")
 
-    def __init__(self, templates: Sequence["_Template"]) -> None:
+    def __init__(self, templates: Sequence["Template"]) -> None:
         """Keep templates that have been checked."""
         self._templates = tuple(templates)
         self.parameters = frozenset(
@@ -46,8 +42,10 @@ class ClaimTemplates:
         """Say what a call takes.
 
         A list makes a claim for each element. A value that is absent or None may mean anything, so
-        its claim widens to the longest parent that is known. In all schemes but `file:` a value
-        stays within its level: what could climb or nest is percent-encoded.
+        its claim widens to the longest parent that is known; so does a glob, and if it climbs
+        behind a wildcard, to its whole scheme. In all schemes but `file:` a value stays within its
+        level: what could climb or nest is percent-encoded. A file with several hard links is
+        claimed by its inode, too.
 
         Raises:
             BadResourceError: A value that names nothing: empty, an object, an impossible path.
@@ -78,6 +76,11 @@ def compile_claims(templates: Sequence[str], parameters: Collection[str]) -> Cla
         templates: `read file:{path}`, `write …`, `shared …`, `exclusive …`, or `lane:mail` without
             a verb. `{parameter}`, `{parameter.field}` and `{parameter[0]}` stand for values; a
             field of a list for that field of each element. `{{` and `}}` are braces.
+            A template that holds `*`, `?` or `[` is a glob, in all schemes but the flat ones, and
+            claims the longest folder before it: `write file:src/**/*.py` is `write file:src`.
+            `[*]`, `[?]` and `[[]` are the letters themselves. A value is a glob only where the
+            template says so, `read file:{pattern:glob}`, and there `{`, `(`, `!` and a backslash
+            end the folder, too; any other value is a name, as `[x].py` is.
         parameters: The names of the tool's parameters.
 
     Raises:
@@ -87,129 +90,40 @@ def compile_claims(templates: Sequence[str], parameters: Collection[str]) -> Cla
     return ClaimTemplates([_compiled(template, parameters) for template in templates])
 
 
-class _Place(NamedTuple):
-    """`{edits.path}`: where in the arguments a value stands."""
-
-    text: str
-    parameter: str
-    steps: tuple[str | int, ...]
-
-    def values(self, arguments: Mapping[str, Any], unresolved: Collection[str]) -> list[Any]:
-        """Find the values, of a list one by one; None stands for one that is not known."""
-        if self.parameter in unresolved:
-            return [None]
-        found: list[Any] = [arguments.get(self.parameter)]
-        for step in self.steps:
-            if isinstance(step, int):
-                found = [_item(inner, step) for inner in found]
-            else:
-                found = [_field(inner, step) for inner in _spread(found)]
-        return _spread(found)
-
-
-class _Template(NamedTuple):
-    """Literal text, a place, literal text, and so on: always one more text than places."""
-
-    access: Access
-    literals: tuple[str, ...]
-    places: tuple[_Place, ...]
-    is_path: bool
-    whole: str
-    """The parameter that is the only place, without steps; else empty."""
-
-    def resources(
-        self, arguments: Mapping[str, Any], unresolved: Collection[str], names: Names
-    ) -> list[str]:
-        """Name every resource that the arguments lead to."""
-        if self.whole and self.whole not in unresolved:  # the usual case, by a short way
-            value = arguments.get(self.whole)
-            if type(value) is str and value:
-                before, after = self.literals
-                step = value if self.is_path else _within_level(value)
-                return [names.canonical(f"{before}{step}{after}")]
-        choices = [place.values(arguments, unresolved) for place in self.places]
-        if math.prod(map(len, choices)) > _MOST_RESOURCES:
-            return [names.literal_parent(self.literals[0])]
-        return [self._resource(values, names) for values in itertools.product(*choices)]
-
-    def _resource(self, values: tuple[Any, ...], names: Names) -> str:
-        text = self.literals[0]
-        for place, value, literal in zip(self.places, values, self.literals[1:], strict=True):
-            if value is None:
-                return names.literal_parent(text)
-            text = f"{text}{self._step(place, value)}{literal}"
-        return names.canonical(text)
-
-    def _step(self, place: _Place, value: Any) -> str:
-        if isinstance(value, str):
-            text = value
-        elif isinstance(value, bool):
-            text = "true" if value else "false"
-        elif isinstance(value, float) and value.is_integer():
-            text = str(int(value))
-        elif isinstance(value, int | float):
-            text = str(value)
-        else:
-            kind = "an object" if isinstance(value, dict) else "a list in a list"
-            raise BadResourceError(str(self), f"{{{place.text}}} is {kind}; it must be a text")
-        if not text:
-            way_out = "; the workspace itself is '.'" if self.is_path else ""
-            raise BadResourceError(str(self), f"{{{place.text}}} is empty{way_out}")
-        return text if self.is_path else _within_level(text)
-
-    def __str__(self) -> str:
-        places = [f"{{{place.text}}}" for place in self.places] + [""]
-        return "".join(itertools.chain(*zip(self.literals, places, strict=True)))
-
-
-def _item(value: Any, index: int) -> Any:
-    match value:
-        case [*items] if index < len(items):
-            return items[index]
-        case _:
-            return None
-
-
-def _field(value: Any, name: str) -> Any:
-    match value:
-        case {**fields}:
-            return fields.get(name)
-        case _:
-            return None
-
-
-def _spread(found: list[Any]) -> list[Any]:
-    spread: list[Any] = []
-    for value in found:
-        match value:
-            case [*items]:
-                spread.extend(items)
-            case _:
-                spread.append(value)
-    return spread
-
-
-def _within_level(value: str) -> str:
-    if value in {".", ".."}:
-        return value.replace(".", "%2E")
-    return value.replace("%", "%25").replace("/", "%2F")
-
-
-def _compiled(template: str, parameters: Collection[str]) -> _Template:
+def _compiled(template: str, parameters: Collection[str]) -> Template:
     first, _, rest = template.strip().partition(" ")
     verb, resource = (first, rest.strip()) if first in _VERBS else ("", template.strip())
     try:
         _check(verb, resource)
         literals, places = _pieces(resource, parameters)
+        _check_globs(resource, literals, places)
     except ValueError as fault:
         raise ValueError(f"claim {template!r}: {fault}") from None
-    return _Template(
+    literals, globbed, glob = _globbed(literals, resource)
+    simple = globbed < 0 and len(places) == 1 and not (places[0].steps or places[0].is_glob)
+    return Template(
+        text=resource,
         access=_VERBS.get(verb, Access.EXCLUSIVE),
         literals=literals,
         places=places,
         is_path=resource.startswith("file:"),
-        whole=places[0].text if len(places) == 1 and not places[0].steps else "",
+        whole=places[0].parameter if simple else "",
+        globbed=globbed,
+        glob=glob,
     )
+
+
+def _globbed(literals: tuple[str, ...], resource: str) -> tuple[tuple[str, ...], int, str]:
+    """Cut the first literal with a wildcard before it; say which it was, and what was cut off."""
+    if is_flat(resource):
+        return literals, -1, ""
+    known = list[str]()
+    for at, literal in enumerate(literals):
+        begun, glob = parted(literal, DECLARED)
+        known.append(begun)
+        if glob:
+            return (*known, *literals[at + 1 :]), at, glob
+    return tuple(known), -1, ""
 
 
 def _check(verb: str, resource: str) -> None:
@@ -227,10 +141,24 @@ def _check(verb: str, resource: str) -> None:
         raise ValueError("only a file path may hold '..'")
 
 
+def _check_globs(resource: str, literals: Sequence[str], places: Sequence[Place]) -> None:
+    for place in places:
+        if place.is_glob and is_flat(resource):
+            name = place.text.removesuffix(":glob")
+            raise ValueError(f"nothing is below a lane or a run; write {{{name}}}")
+    if is_flat(resource):
+        return
+    _, glob = parted("\0".join(literals), DECLARED)
+    if ".." in glob.split("/"):
+        raise ValueError(
+            "a '..' behind a wildcard may lead anywhere; claim the folder that is meant"
+        )
+
+
 def _pieces(
     resource: str, parameters: Collection[str]
-) -> tuple[tuple[str, ...], tuple[_Place, ...]]:
-    literals, places = [""], list[_Place]()
+) -> tuple[tuple[str, ...], tuple[Place, ...]]:
+    literals, places = [""], list[Place]()
     end = 0
     for brace in _BRACES.finditer(resource):
         literals[-1] += resource[end : brace.start()]
@@ -240,22 +168,7 @@ def _pieces(
         elif brace[1] is None:
             raise ValueError(f"a {brace[0]!r} stands alone; double a brace that is meant")
         else:
-            places.append(_place(brace[1], parameters))
+            places.append(read_place(brace[1], parameters))
             literals.append("")
     literals[-1] += resource[end:]
     return tuple(literals), tuple(places)
-
-
-def _place(text: str, parameters: Collection[str]) -> _Place:
-    match = _PLACE.fullmatch(text)
-    if not match:
-        raise ValueError(
-            f"{{{text}}} is no parameter; write {{path}}, {{edit.path}} or {{paths[0]}}"
-        )
-    name, steps = match[1], match[2]
-    if name not in parameters:
-        close = difflib.get_close_matches(name, parameters, n=1)
-        meant = f", is {close[0]!r} meant?" if close else ""
-        known = ", ".join(parameters) or "none"
-        raise ValueError(f"the tool has no parameter {name!r}{meant} (it has: {known})")
-    return _Place(text, name, tuple(s[1] or int(s[2]) for s in _STEP.finditer(steps)))

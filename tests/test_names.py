@@ -4,11 +4,13 @@ import os
 import re
 import string
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from laneway.errors import UsageError
 from laneway.lanes.names import BadResourceError, Names, covers, levels, overlaps
 
 
@@ -22,6 +24,9 @@ def workspace(tmp_path: Path) -> Path:
     (folder / "up").symlink_to("..")
     (folder / "loop").symlink_to("loop")
     (folder / "slashes").symlink_to("//no-such-folder")
+    (folder / "dangling").symlink_to("src/not-yet.py")
+    (folder / "ring").symlink_to("gnir")
+    (folder / "gnir").symlink_to("ring")
     return folder
 
 
@@ -51,14 +56,30 @@ def test_h_res_1_every_spelling_of_a_path_that_does_not_exist_is_one_name(
         ("ä/日本.txt", "ä/日本.txt"),
         ("a b.txt ", "a b.txt "),
         ("~/x", "~/x"),
+        ("file:///x", "file:/x"),
+        ("a%20b", "a%20b"),
+        ("a\\b", "a\\b"),
+        ("\n", "\n"),
+        ("[x]*?.py", "[x]*?.py"),
+        ("a\u0308", "a\u0308"),
+        ("src/a.py/", "src/a.py"),
+        ("src/a.py/..", "src"),
+        ("up/..", "../.."),
+        ("src/..", "."),
+        ("dangling", "src/not-yet.py"),
+        ("dangling/../b", "src/b"),
+        ("linked/not/yet/../x", "src/not/x"),
+        ("ring/x", "ring/x"),
+        ("loop", "loop"),
+        ("loop/../src", "src"),
         ("loop//x", "loop/x"),
     ],
 )
 def test_links_are_resolved_and_the_rest_is_kept(workspace: Path, path: str, real: str) -> None:
     names = Names(workspace)
 
-    assert names.canonical(f"file:{path}") == f"file:{workspace}/{real}"
-    assert names.canonical(f"file:{workspace}/{path}") == f"file:{workspace}/{real}"
+    assert names.canonical(f"file:{path}") == f"file:{os.path.normpath(workspace / real)}"
+    assert names.canonical(f"file:{workspace}/{path}") == names.canonical(f"file:{path}")
 
 
 def test_a_workspace_that_is_a_link_is_one_with_what_it_leads_to(workspace: Path) -> None:
@@ -71,6 +92,23 @@ def test_a_workspace_that_is_a_link_is_one_with_what_it_leads_to(workspace: Path
         == through_link.canonical("file:src")
         == f"file:{workspace}/src"
     )
+
+
+@pytest.mark.parametrize("spelling", ["/{w}/x", "//{w}/x", "///{w}//x/", "/{w}/./x"])
+def test_slashes_before_a_path_are_one(workspace: Path, spelling: str) -> None:
+    name = Names(workspace).canonical(f"file:{spelling.format(w=workspace)}")
+
+    assert name == f"file:{workspace}/x"
+
+
+def test_a_relative_workspace_stays_where_it_was(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(workspace)
+    names = Names(".")
+    monkeypatch.chdir("/")
+
+    assert names.canonical("file:x") == f"file:{workspace}/x"
 
 
 @pytest.mark.parametrize(
@@ -177,19 +215,112 @@ def test_a_deep_lane_is_one_level(workspace: Path) -> None:
     assert levels(name) == (name,)
 
 
-def test_a_host_registers_the_spelling_of_a_scheme(workspace: Path) -> None:
-    def table_name(path: str) -> str:
-        if not path:
-            raise ValueError("a table needs a name")
-        return path.lower().replace(".", "/")
+def table_name(path: str) -> str:
+    if not path:
+        raise ValueError("a table needs a name")
+    return path.lower().replace(".", "/")
 
+
+def test_a_host_registers_the_spelling_of_a_scheme(workspace: Path) -> None:
     names = Names(workspace, canonicalisers={"db": table_name, "file": str.upper})
 
     assert names.canonical("db:Shop.Orders") == "db:shop/orders"
-    assert names.canonical("file:a/b") == "file:A/B"
+    assert names.canonical("file:a/b") == names.canonical("file:/a//./b/") == "file:/A/B"
+    assert names.canonical("file:") == "file:"
     with pytest.raises(BadResourceError) as refused:
         names.canonical("db:")
     assert str(refused.value) == "resource 'db:': a table needs a name"
+
+
+@pytest.mark.parametrize(
+    ("spelling", "name"),
+    [
+        ("shop/orders/", "db:shop/orders"),
+        ("/shop//orders", "db:shop/orders"),
+        ("./shop/./orders", "db:shop/orders"),
+        ("/", "db:"),
+        ("shop/../orders", "db:shop/../orders"),
+    ],
+)
+def test_what_a_canonicaliser_gives_is_split_into_tidy_levels(
+    workspace: Path, spelling: str, name: str
+) -> None:
+    assert Names(workspace, canonicalisers={"db": str}).canonical(f"db:{spelling}") == name
+
+
+def of_a_kind(kind: Any) -> Any:
+    def canonicaliser(_: str) -> Any:
+        if isinstance(kind, Exception):
+            raise kind
+        return kind
+
+    return canonicaliser
+
+
+@pytest.mark.parametrize(
+    ("given", "fault"),
+    [
+        (ValueError("two levels, as in shop/orders"), "two levels, as in shop/orders"),
+        (ValueError(), "it is none"),
+        (KeyError("x"), "the canonicaliser of db: raised KeyError"),
+        (None, "the canonicaliser of db: gave None, which is no name"),
+        ("a\0", "the canonicaliser of db: gave 'a\\x00', which is no name"),
+        ("\ud800", "half a surrogate pair is in no name"),
+        ("a/" * 200, "it is more than 128 levels deep"),
+    ],
+)
+def test_whatever_goes_wrong_in_a_canonicaliser_is_a_fault_of_the_name(
+    workspace: Path, given: Any, fault: str
+) -> None:
+    names = Names(workspace, canonicalisers={"db": of_a_kind(given)})
+
+    with pytest.raises(BadResourceError) as refused:
+        names.canonical("db:x")
+
+    assert str(refused.value) == f"resource 'db:x': {fault}"
+
+
+@pytest.mark.parametrize("scheme", ["db:", "DB", "", "lane", "run", "inode"])
+def test_a_canonicaliser_is_registered_for_a_scheme_of_the_hosts_own(scheme: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        Names("/", canonicalisers={scheme: str})
+
+    assert str(refused.value) == (
+        f"no canonicaliser can be registered for {scheme!r}: give the scheme alone, as in 'db'; "
+        "names of lane:, run:, inode: are Laneway's own"
+    )
+
+
+def test_the_parent_of_a_name_that_a_host_spells_is_the_hosts_or_all(workspace: Path) -> None:
+    def two_levels(path: str) -> str:
+        if path.count("/") != 1:
+            raise ValueError("two levels, as in shop/orders")
+        return path.lower()
+
+    lower = Names(workspace, canonicalisers={"db": str.lower})
+    strict = Names(workspace, canonicalisers={"db": two_levels})
+
+    assert lower.literal_parent("db:Shop/ord") == "db:shop"
+    assert strict.literal_parent("db:Shop/ord") == "db:"
+    assert strict.literal_parent("db:Shop/Orders/4") == "db:shop/orders"
+    with pytest.raises(BadResourceError, match=r"'\.\.'"):
+        lower.literal_parent("other:../x")
+
+
+@pytest.mark.parametrize(
+    ("prefix", "parent"),
+    [
+        ("file:", "file:{w}"),
+        ("file:/", "file:"),
+        ("file:src/", "file:{w}/src"),
+        ("file:linked/a_", "file:{w}/src"),
+        ("file:src", "file:{w}"),
+        ("db:", "db:"),
+        ("db:shop/ord", "db:shop"),
+    ],
+)
+def test_a_glob_starts_in_the_workspace(workspace: Path, prefix: str, parent: str) -> None:
+    assert Names(workspace).glob_parent(prefix) == parent.format(w=workspace)
 
 
 def test_names_are_folded_where_the_file_system_does_not_tell_case(workspace: Path) -> None:
@@ -197,18 +328,6 @@ def test_names_are_folded_where_the_file_system_does_not_tell_case(workspace: Pa
 
     assert names.canonical("file:SRC/Ä.py") == names.canonical("file:src/a\u0308.PY")
     assert Names(workspace).canonical("file:SRC") != Names(workspace).canonical("file:src")
-
-
-def test_the_file_system_is_asked_whether_it_tells_case(
-    workspace: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def whatever(*_: object) -> bool:
-        return True
-
-    monkeypatch.setattr(Path, "exists", whatever)
-    monkeypatch.setattr(Path, "samefile", whatever)
-
-    assert Names(workspace).canonical("file:B") == Names(workspace).canonical("file:b")
 
 
 @pytest.mark.parametrize(
