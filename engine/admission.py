@@ -6,25 +6,28 @@ the work once what they refer to is known: schema, claims and verdict are comput
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
-from laneway.calls import CallRecord
+import msgspec
+
 from laneway.claims import Access, Claim, exclusive, shared
-from laneway.effects import Effect
-from laneway.engine.failures import bad_claims, earlier_failed, outgrown, unread_references
+from laneway.engine.checking import Checked
+from laneway.engine.failures import earlier_failed, outgrown
 from laneway.engine.graph import CallGraph, Node, analyse
-from laneway.engine.live import LiveCall, LiveTurn
+from laneway.engine.intake import Taken, claims_of, take_in
+from laneway.engine.live import LiveCall, LivePlan, LiveTurn
+from laneway.engine.planning import PlanTool, refused
 from laneway.engine.providers.reply import Asked, Reply
-from laneway.engine.references import NOTHING, Unresolved, find, resolve, unescaped
-from laneway.engine.services import Services
-from laneway.engine.tools import Checked, Tool
+from laneway.engine.references import NOTHING, resolve
+from laneway.engine.step import Step
 from laneway.facts import TurnSubmitted
-from laneway.ids import RunId, call_id
+from laneway.ids import RunId, call_id, inner_id
 from laneway.journal.fold import CallView
-from laneway.lanes.names import BadResourceError, covers, is_lane
+from laneway.lanes.names import covers, is_alias, is_lane
 from laneway.outcomes import Ended, Failure, succeeded
+from laneway.policies.questions import Decision, denied
 from laneway.states import State
 
 if TYPE_CHECKING:
@@ -37,7 +40,7 @@ SLICE = 500
 class Admission:
     """A turn on its way in."""
 
-    __slots__ = ("faults", "graph", "opening", "turn")
+    __slots__ = ("faults", "graph", "nodes", "opening", "turn")
 
     def __init__(self, turn: LiveTurn) -> None:
         """Start with an empty turn."""
@@ -46,6 +49,19 @@ class Admission:
         """Outcomes known before anything runs, by position."""
         self.graph: CallGraph
         self.opening: TurnSubmitted
+        self.nodes: list[Node] = []
+
+    def take(self, taken: Taken) -> None:
+        """Put a call into the turn."""
+        call = taken.call
+        if taken.failure is not None:
+            self.faults[len(self.turn.calls)] = Ended(State.FAILED, taken.failure)
+        self.turn.calls.append(call)
+        self.nodes.append(taken.node)
+        names = self.turn.by_name if call.part_of is None else call.part_of.by_name
+        names[call.name] = call
+        if call.part_of is not None:
+            call.part_of.calls.append(call)
 
 
 async def admit(reply: Reply, number: int, scheduler: "Scheduler", *, key: str = "") -> Admission:
@@ -59,21 +75,22 @@ async def admit(reply: Reply, number: int, scheduler: "Scheduler", *, key: str =
     """
     turn = LiveTurn(number, scheduler, referring=reply.referring)
     admission = Admission(turn)
-    names = {*(asked.id for asked in reply.calls), *scheduler.earlier}
-    turn.names = names
-    nodes: list[Node] = []
+    turn.names = {*(asked.id for asked in reply.calls), *scheduler.earlier}
     for at, asked in enumerate(reply.calls):
         if at and not at % SLICE:
             await asyncio.sleep(0)
-        nodes.append(_take_in(admission, at, asked, names))
+        taken = take_in(asked, call_id(number, at + 1), turn)
+        admission.take(taken)
+        if isinstance(taken.call.tool, PlanTool) and taken.failure is None:
+            await _open(admission, asked)
     if any(_alone(call) for call in turn.calls):
-        _meet_in_run(nodes, turn.calls, scheduler.log.view.run)
-    graph = admission.graph = analyse(nodes, scheduler.earlier)
+        _meet_in_run(admission.nodes, turn.calls, scheduler.log.view.run)
+    graph = admission.graph = analyse(admission.nodes, scheduler.earlier)
     _wire(turn, graph)
     for at, failure in graph.faults.items():
         admission.faults.setdefault(at, Ended(State.FAILED, failure))
     for at, needed in graph.earlier.items():
-        failed = next((view for name in needed if not _did(view := scheduler.earlier[name])), None)
+        failed = _failed(needed, scheduler.earlier)
         if failed is not None:
             admission.faults.setdefault(at, Ended(State.SKIPPED, earlier_failed(failed)))
     admission.opening = TurnSubmitted(
@@ -88,125 +105,57 @@ async def admit(reply: Reply, number: int, scheduler: "Scheduler", *, key: str =
     return admission
 
 
-def _take_in(admission: Admission, at: int, asked: Asked, names: set[str]) -> Node:
-    """Check one call, and put it into the turn."""
-    turn = admission.turn
-    scheduler = turn.scheduler
-    services = scheduler.services
-    tool = services.tools.get(asked.name)
-    references = NOTHING
-    checked: Checked | None = None
-    failure = asked.fault
-    arguments: Any = asked.arguments
-    claims: tuple[Claim, ...] = ()
-    effect = tool.spec.effect if tool is not None else Effect.EXTERNAL
-    if failure is None and tool is None:
-        failure = services.tools.unknown(asked.name)
-    if failure is None and tool is not None:
-        assert asked.arguments is not None
-        references = find(asked.arguments, names, turn.referring, literal=tool.spec.literal)
-        known = asked.arguments
-        if references.escaped:
-            known = unescaped(known, references, names, turn.referring)
-        outcome = (
-            tool.check(known) if references is NOTHING else _check_known(tool, known, references)
-        )
-        if isinstance(outcome, Failure):
-            failure = asked.cut or outcome
-        else:
-            arguments = outcome.arguments
-            if not references.references:
-                checked = outcome
-                if tool.spec.effect_of:
-                    effect = tool.effect_of(arguments)
-            found = claims_of(tool, arguments, references, services, scheduler)
-            if isinstance(found, Failure):
-                failure = found
-            else:
-                claims = found
-    record = CallRecord(
-        id=call_id(turn.number, at + 1),
-        provider_id=asked.id,
-        tool=asked.name,
-        arguments=_as_written(arguments, asked, references),
-        text=asked.text,
-        effect=effect,
-        idempotent=effect.changes_nothing or (tool is not None and tool.spec.idempotent),
-        tool_version=tool.spec.version if tool is not None else "",
-        claims=claims,
-    )
-    call = LiveCall(
-        record=record,
-        name=asked.id,
-        tool=tool,
-        turn=turn,
-        scheduler=scheduler,
-        claims=claims,
-        arguments=arguments,
-        checked=checked,
-    )
-    turn.calls.append(call)
-    turn.by_name[asked.id] = call
-    if failure is not None:
-        admission.faults[at] = Ended(State.FAILED, failure)
-    return Node(
-        id=record.id,
-        name=asked.id,
-        needs=asked.needs,
-        after=asked.after,
-        data=tuple((one.source, one.path) for one in references.references),
-        claims=_conflicting(claims),
-        out=failure is not None,
-    )
+async def _open(admission: Admission, asked: Asked) -> None:
+    """Put the calls of a plan into the turn, behind the call that holds them; or refuse it.
 
-
-def _as_written(arguments: Any, asked: Asked, references: Unresolved) -> Any:
-    """The arguments for the record, in which escapes stay: whoever resumes reads them again."""
-    if not references.escaped or asked.arguments is None:
-        return arguments
-    return {
-        name: asked.arguments[name] if name in references.escaped else value
-        for name, value in arguments.items()
-    }
-
-
-def _check_known(
-    tool: Tool[..., Any], arguments: dict[str, Any], references: Unresolved
-) -> Checked | Failure:
-    if references.faults:
-        return unread_references(references.faults)
-    if not references.references:
-        return tool.check(arguments)
-    return tool.check_unresolved(arguments, references.parameters)
-
-
-def claims_of(
-    tool: Tool[..., Any],
-    arguments: Mapping[str, Any],
-    references: Unresolved,
-    services: Services,
-    scheduler: "Scheduler",
-) -> tuple[Claim, ...] | Failure:
-    """All that a call takes: its run, the lanes of its tool, the resources that it names.
-
-    A tool of which nothing was said holds its run alone; so does every call of a run that the host
-    has made serial.
+    Of a plan that is refused nothing is put in but its own call.
     """
-    run = scheduler.alone_in_run if scheduler.serial else scheduler.beside_in_run
-    spec = tool.spec
-    if not spec.declared:
-        run = scheduler.alone_in_run
-    own: tuple[Claim, ...] = ()
-    if tool.claims is not None:
-        try:
-            own = (
-                tool.claims.claims(arguments, services.names)
-                if not references.references
-                else tool.claims.widened(arguments, references.parameters, services.names)
-            )
-        except BadResourceError as error:
-            return bad_claims(str(error))
-    return (run, *own) if own else (run,)
+    turn = admission.turn
+    at, call = len(turn.calls) - 1, turn.calls[-1]
+    tool = call.tool
+    assert isinstance(tool, PlanTool)
+    verdict = Step(turn.scheduler).judge(call)
+    if verdict.decision is Decision.DENY:
+        admission.faults[at] = Ended(State.DENIED, denied(verdict))
+        return
+    calls = tool.read(call.arguments)
+    if isinstance(calls, Failure):
+        admission.faults[at] = Ended(State.FAILED, asked.cut or calls)
+        return
+    earlier = turn.scheduler.earlier
+    plan = LivePlan(call=call, names={*(one.id for one in calls), *earlier})
+    taken: list[Taken] = []
+    for n, one in enumerate(calls, 1):
+        if not n % SLICE:
+            await asyncio.sleep(0)
+        taken.append(take_in(one, inner_id(call.id, n), turn, plan))
+    faults = _faults(taken, earlier) if tool.whole else ()
+    if faults:
+        admission.faults[at] = Ended(State.FAILED, asked.cut or refused(faults, len(calls)))
+        return
+    call.plan, call.checked = plan, None
+    for each in taken:
+        admission.take(each)
+
+
+def _faults(
+    taken: Sequence[Taken], earlier: Mapping[str, CallView]
+) -> list[tuple[str, str, Failure]]:
+    """Name everything that is wrong with the calls of a plan."""
+    # Only what is declared matters here: a conflict is no fault.
+    graph = analyse([msgspec.structs.replace(one.node, claims=()) for one in taken], earlier)
+    faults: list[tuple[str, str, Failure]] = []
+    for at, one in enumerate(taken):
+        failed = _failed(graph.earlier.get(at, ()), earlier)
+        found = (one.failure, graph.faults.get(at), failed and earlier_failed(failed))
+        faults += [(one.call.name, one.call.record.tool, fault) for fault in found if fault]
+    return faults
+
+
+def _failed(needed: Iterable[str], earlier: Mapping[str, CallView]) -> CallView | None:
+    """Find a call of an earlier turn that is needed and did not succeed."""
+    views = (earlier[name] for name in needed)
+    return next((view for view in views if not succeeded(view.outcome)), None)
 
 
 def run_resource(run: RunId) -> str:
@@ -224,13 +173,6 @@ def alone(run: RunId) -> Claim:
     return exclusive(run_resource(run))
 
 
-def _conflicting(claims: tuple[Claim, ...]) -> tuple[Claim, ...]:
-    """Keep the claims that make edges: lanes only queue, and the run only matters to the lonely."""
-    if len(claims) <= 1:
-        return ()
-    return tuple(claim for claim in claims if not claim.resource.startswith(("lane:", "run:")))
-
-
 def _alone(call: LiveCall) -> bool:
     return bool(call.claims) and (
         call.claims[0].access is Access.EXCLUSIVE and call.claims[0].resource.startswith("run:")
@@ -240,16 +182,9 @@ def _alone(call: LiveCall) -> bool:
 def _meet_in_run(nodes: list[Node], calls: Sequence[LiveCall], run: RunId) -> None:
     """Let the calls of the run meet in it: somebody wants it alone, in request order."""
     for at, node in enumerate(nodes):
-        claim = alone(run) if _alone(calls[at]) else beside(run)
-        nodes[at] = Node(
-            id=node.id,
-            name=node.name,
-            needs=node.needs,
-            after=node.after,
-            data=node.data,
-            claims=(*node.claims, claim),
-            out=node.out,
-        )
+        if calls[at].plan is None:
+            claim = alone(run) if _alone(calls[at]) else beside(run)
+            nodes[at] = msgspec.structs.replace(node, claims=(*node.claims, claim))
 
 
 def _wire(turn: LiveTurn, graph: CallGraph) -> None:
@@ -262,10 +197,6 @@ def _wire(turn: LiveTurn, graph: CallGraph) -> None:
             calls[at].waits = count
 
 
-def _did(view: CallView) -> bool:
-    return succeeded(view.outcome)
-
-
 def complete(call: LiveCall) -> Failure | None:
     """Resolve a ready call's references and compute again what depends on them.
 
@@ -276,14 +207,17 @@ def complete(call: LiveCall) -> Failure | None:
     """
     tool = call.tool
     scheduler = call.scheduler
-    turn = call.turn
+    scope = call.part_of or call.turn
     if tool is None:
         return scheduler.services.tools.unknown(call.record.tool)
+    if call.plan is not None:
+        call.checked = _gathered(call, call.plan)
+        return None
     resolved = resolve(
         call.record.arguments,
-        turn.names,
-        lambda name: value_of(name, turn, scheduler.earlier),
-        turn.referring,
+        scope.names,
+        lambda name: value_of(name, scope.by_name, scheduler.earlier),
+        scope.referring,
         literal=tool.spec.literal,
     )
     if isinstance(resolved, Failure):
@@ -291,7 +225,7 @@ def complete(call: LiveCall) -> Failure | None:
     checked = tool.check(resolved)
     if isinstance(checked, Failure):
         return checked
-    claims = claims_of(tool, checked.arguments, NOTHING, scheduler.services, scheduler)
+    claims = claims_of(tool, checked.arguments, NOTHING, scheduler)
     if isinstance(claims, Failure):
         return claims
     # A lane makes no edges, so another one than was foreseen disturbs no order; a run that is
@@ -300,6 +234,7 @@ def complete(call: LiveCall) -> Failure | None:
         claim
         for claim in claims
         if not is_lane(claim.resource)
+        and not is_alias(claim.resource)  # its path was foreseen, and links come and go
         and claim is not scheduler.alone_in_run
         and not _foreseen(claim, call.claims)
     ]
@@ -311,9 +246,17 @@ def complete(call: LiveCall) -> Failure | None:
     return None
 
 
-def value_of(name: str, turn: LiveTurn, earlier: Mapping[str, CallView]) -> Any:
-    """The value of a call that has succeeded, of this turn or an earlier one."""
-    call = turn.by_name.get(name)
+def _gathered(call: LiveCall, plan: LivePlan) -> Checked:
+    """What the call of a plan is entered with: what the calls that it holds came to."""
+    assert isinstance(call.tool, PlanTool)
+    ended = [(one.name, one.outcome) for one in plan.calls if one.outcome is not None]
+    assert len(ended) == len(plan.calls), "the call of a plan comes after all that it holds"
+    return call.tool.gather(call.arguments, ended)
+
+
+def value_of(name: str, by_name: Mapping[str, LiveCall], earlier: Mapping[str, CallView]) -> Any:
+    """The value of a call that has succeeded, of this turn or plan or of an earlier turn."""
+    call = by_name.get(name)
     outcome = call.outcome if call is not None else earlier[name].outcome
     assert succeeded(outcome), "a data edge lets a call through only when its source succeeded"
     return deepcopy(outcome.value)  # A host may have got hold of the recorded one.

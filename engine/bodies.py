@@ -20,6 +20,7 @@ from laneway.engine.failures import (
     shortened,
 )
 from laneway.engine.live import LiveCall
+from laneway.engine.nesting import ORPHANED, inside, tell
 from laneway.engine.plain import whole_text
 from laneway.engine.serialise import normalise
 from laneway.engine.step import Step
@@ -50,13 +51,14 @@ class Bodies:
         """Awaited when the last stuck body has stopped, once the run has been left."""
         self.abandoned = False
         """The engine is gone: what a body still comes to is nobody's business."""
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
 
     def launch(self, call: LiveCall) -> None:
         """Enter the body, in a task of its own; the start of the call is durable."""
         # The body sees what the host set where it submitted the turn, not what another body left.
         context = call.turn.context.copy()
-        task = call.task = _BodyTask(self._live(call), loop=self._loop, context=context)
+        context.run(inside.set, call)
+        task = call.task = _BodyTask(self._live(call), loop=self.loop, context=context)
         task.call = call
         self.tasks.add(task)
 
@@ -68,10 +70,13 @@ class Bodies:
         try:
             if call.told is None:
                 limit = self.limit_of(call)
+                call.began = self.services.clock.monotonic()
                 if limit != inf:
-                    call.due = self.services.clock.monotonic() + limit
+                    call.due = call.began + limit
                     self.services.deadlines.watch(call)
                 call.entered = True
+                if self.services.controls.pacing and call.request is not None:
+                    self.services.controls.pacing.begun(call.request)
                 result = await enter(call, self.services.threads)
             if call.running is None:
                 self._over(call, result)
@@ -92,8 +97,10 @@ class Bodies:
 
     def tell(self, call: LiveCall) -> None:
         """Tell a started call to stop. A thread can't be told: its call is given up at once."""
+        assert call.told is not None
         if call.stop is not None:
             call.stop.asked = True
+        tell(call, call.told)
         if call.running is not None:
             self.give_up(call)
         elif call.entered:
@@ -152,6 +159,7 @@ class Bodies:
             return
         self.services.deadlines.forget(call)
         call.running = None
+        tell(call, ORPHANED)
         if isinstance(result, Raised) and isinstance(result.error, KeyboardInterrupt):
             self.scheduler.interrupted(result.error)
         step = Step(self.scheduler)
@@ -166,6 +174,11 @@ class Bodies:
         elif isinstance(result, Returned):
             outcome = normalise(result.value, tool=call.record.tool, effect=call.record.effect)
             ended = State.SUCCEEDED if isinstance(outcome, Success) else State.FAILED
+            seconds = self.services.clock.monotonic() - call.began
+            self.services.durations.learn(call.record.tool, seconds)
+            if call.turn.seats is not None:
+                record = call.record
+                self.services.durations.learn_call(record.tool, record.arguments, seconds)
             step.end(call, ended, outcome)
         else:
             assert result is not None
@@ -184,8 +197,8 @@ class Bodies:
         step.give_back(call)
         call.drop()
         if self.when_unstuck is not None and not self.stuck:
-            self._loop.call_soon(
-                lambda then: self._loop.create_task(then(self.scheduler)), self.when_unstuck
+            self.loop.call_soon(
+                lambda then: self.loop.create_task(then(self.scheduler)), self.when_unstuck
             )
 
     def _replace(self, step: Step) -> None:

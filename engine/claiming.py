@@ -118,18 +118,18 @@ class ClaimFunction:
                 f"claims of {self._tool}",
                 f"the function that names them raised {type(error).__name__}",
             ) from error
-        return tuple(dict.fromkeys(self._read(one, names) for one in given))
+        return tuple(dict.fromkeys(claim for one in given for claim in self._read(one, names)))
 
-    def _read(self, given: object, names: Names) -> Claim:
+    def _read(self, given: object, names: Names) -> list[Claim]:
         match given:
             case Claim(resource=resource, access=access):
-                return Claim(names.canonical(resource), access)
+                return [Claim(name, access) for name in names.resources(resource)]
             case str() if is_lane(given):
-                return Claim(names.canonical(given), Access.EXCLUSIVE)
+                return [Claim(names.canonical(given), Access.EXCLUSIVE)]
             case str():
                 verb, _, resource = given.partition(" ")
                 if verb in _VERBS:
-                    return Claim(names.canonical(resource), _VERBS[verb])
+                    return [Claim(name, _VERBS[verb]) for name in names.resources(resource)]
             case _:
                 pass
         raise BadResourceError(

@@ -12,10 +12,12 @@ from typing import Any, Literal, Self
 import msgspec
 
 from laneway.engine.clock import Clock, LoopClock
+from laneway.engine.controls import OWN, Lanes
 from laneway.engine.deadlines import Deadlines
-from laneway.engine.live import LiveCall
+from laneway.engine.durations import Durations
+from laneway.engine.foreseen import Preview
 from laneway.engine.plain import whole_text
-from laneway.engine.preview import Preview, preview
+from laneway.engine.preview import preview
 from laneway.engine.providers import parse
 from laneway.engine.providers.reply import Reply
 from laneway.engine.run import Run, uncancelled
@@ -29,9 +31,10 @@ from laneway.journal.memory import MemoryStore
 from laneway.journal.sqlite import SqliteStore
 from laneway.journal.store import JournalStore
 from laneway.journal.writer import Journal
+from laneway.lanes.lane import Joined, Lane, lanes_of
 from laneway.lanes.names import Names
 from laneway.lanes.statistics import LaneStatus
-from laneway.lanes.table import LaneTable
+from laneway.lanes.table import PRIORITY_HINT, LaneTable, is_priority
 from laneway.policies.rules import Policy
 
 
@@ -63,8 +66,9 @@ class Engine:
         *,
         journal: JournalStore | str | Path | None = None,
         policy: Policy | str | Path | None = None,
-        lanes: Mapping[str, int] | None = None,
+        lanes: Mapping[str, int | Lane] | None = None,
         workspace: str | Path = ".",
+        canonicalisers: Mapping[str, Callable[[str], str]] | None = None,
         bound: Mapping[str, Any] | None = None,
         limits: Limits | None = None,
         durability: Literal["full", "relaxed"] = "full",
@@ -78,8 +82,12 @@ class Engine:
             journal: a path of an SQLite file, a store, or None for one in memory.
             policy: rules, or a path of a TOML file of rules; without one everything is allowed,
                 but for tools that ask.
-            lanes: `max_concurrent` by lane (`mail` or `lane:mail`) or other resource; default 1.
+            lanes: by lane (`mail` or `lane:mail`) or other resource; a number is `max_concurrent`,
+                which is 1 by default (docs/lanes.md).
             workspace: the folder that relative file names start from.
+            canonicalisers: by scheme of resources, a function from a name as it was spelt to its
+                one spelling, in place of the scheme's own rules: `{"db": str.lower}`. It is called
+                in the event loop; its ValueError is told to the model (docs/resources.md).
             bound: arguments that the host sets, by parameter, for every run.
             limits: time limits and numbers of threads.
             durability: `relaxed` enters pure and read calls before their start is durable.
@@ -90,17 +98,18 @@ class Engine:
         Raises:
             ToolError: two tools share a name, or one cannot be registered.
             PolicyError: the policy cannot be read.
-            UsageError: an option, or a lane's number, makes no sense.
+            UsageError: an option, a lane or a canonicaliser's scheme makes no sense.
             BadResourceError: a lane has no name that a resource can have.
         """
         chosen("durability", durability, ("full", "relaxed"))
         chosen("approval_order", approval_order, ("keep", "overtake"))
         self.tools = Toolset(tools)
         self.bound = dict(bound or {})
+        self.durations = Durations()
         self._policy = policy if isinstance(policy, Policy) else read_policy(policy)
         self._store = journal_store(journal)
-        self._lanes = dict(lanes or {})
-        self._names = Names(workspace)
+        self._names = Names(workspace, canonicalisers=canonicalisers)
+        self._lanes = own_apart(lanes_of(lanes or {}, self._names))
         self._limits = limits or Limits()
         self._durability = durability
         self._overtake = approval_order == "overtake"
@@ -109,8 +118,6 @@ class Engine:
         self._schedulers: set[Scheduler] = set()
         self._entering = threading.Lock()
         self._entered = False
-        # A wrong number is a caller's mistake, and is told before anything is opened.
-        self._table()
 
     async def __aenter__(self) -> Self:
         """Open the journal, in the running event loop.
@@ -131,19 +138,23 @@ class Engine:
             self._entered = False
             raise
         threading.Thread(target=import_networkx, name="laneway-import", daemon=True).start()
-        self._services = Services(
+        services = self._services = Services(
             journal=journal,
-            lanes=self._table(),
+            lanes=LaneTable({THREAD_LANE: self._limits.tool_threads, **self._lanes}),
+            joined=Joined(self._lanes),
             names=self._names,
             clock=clock,
             threads=ToolThreads(clock),
             deadlines=Deadlines(clock),
             policy=self._policy,
             tools=self.tools,
+            durations=self.durations,
             limits=self._limits,
             relaxed=self._durability == "relaxed",
             overtake=self._overtake,
+            open_run=self.run,
         )
+        services.controls = Lanes(services, self._lanes)
         return self
 
     async def __aexit__(
@@ -157,6 +168,7 @@ class Engine:
 
     async def _close(self) -> None:
         services = self.services
+        services.controls.close()
         # All of it is done, whatever some of it raises.
         async with AsyncExitStack() as closing:
             closing.callback(self._forget, services)
@@ -183,6 +195,15 @@ class Engine:
             raise EngineClosedError
         return self._services
 
+    @property
+    def lanes(self) -> Lanes:
+        """The controls of the lanes: pause, drain, clear, resize, and what they are like now.
+
+        Raises:
+            EngineClosedError: outside `async with engine`.
+        """
+        return self.services.controls
+
     def run(
         self,
         name: str,
@@ -190,6 +211,7 @@ class Engine:
         mode: str | None = None,
         bound: Mapping[str, Any] | None = None,
         parallel: bool = True,
+        priority: int = 0,
         resume_with: str = "",
         settings: Any = None,
     ) -> Run:
@@ -201,9 +223,13 @@ class Engine:
                 policy's own; a run that is taken up keeps its mode.
             bound: arguments that the host sets, by parameter.
             parallel: False runs one call after another, in request order.
+            priority: where its calls and another run's wait for one lane: each step is worth half
+                a minute of waiting; adds to the tool's own.
             resume_with: importable name of a function that carries the run on after a crash.
             settings: JSON that this function wants to know.
         """
+        if not is_priority(priority):
+            raise UsageError(f"priority={priority!r} is none; {PRIORITY_HINT}")
         if not name or whole_text(name) != name:
             raise UsageError(f"a run needs a name that can be written down, not {name!r}")
         return Run(
@@ -212,6 +238,7 @@ class Engine:
             mode=mode,
             bound=bound or {},
             parallel=parallel,
+            priority=priority,
             resume_with=whole_text(resume_with),
             settings=settings,
         )
@@ -256,7 +283,7 @@ class Engine:
         now = services.clock.monotonic()
         return Status(
             runs=tuple(scheduler.log.view.run for scheduler in self._schedulers),
-            lanes=services.lanes.snapshot(named),
+            lanes=services.controls.statuses(),
             stuck_threads=services.threads.stuck,
             stuck=tuple(
                 StuckCall(
@@ -295,18 +322,19 @@ class Engine:
             self._schedulers.discard(scheduler)
             await self.services.journal.leave(scheduler.log)
 
-    def _table(self) -> "LaneTable[Any]":
-        limits = {
-            resource if ":" in resource else f"lane:{resource}": count
-            for resource, count in self._lanes.items()
-        }
-        canonical = {self._names.canonical(name): count for name, count in limits.items()}
-        return LaneTable({THREAD_LANE: self._limits.tool_threads, **canonical})
 
+def own_apart(lanes: dict[str, Lane]) -> dict[str, Lane]:
+    """See that a host configures no lane of the engine's own.
 
-def named(call: LiveCall) -> str:
-    """A call's name over all runs."""
-    return f"{call.scheduler.log.view.run}/{call.id}"
+    Raises:
+        UsageError: it does.
+    """
+    for name in lanes:
+        if name.startswith(OWN):
+            raise UsageError(
+                f"{name} is the engine's own; Limits(tool_threads=…) says how wide it is"
+            )
+    return lanes
 
 
 def journal_store(journal: JournalStore | str | Path | None) -> JournalStore:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from laneway.engine.context import Stop, ToolContext
 from laneway.engine.failures import core
+from laneway.engine.invoking import Nest
 from laneway.engine.threads import Raised, Returned, ToolThreads
 
 if TYPE_CHECKING:
@@ -69,4 +70,5 @@ def context_of(call: "LiveCall") -> ToolContext:
         tool=call.record.tool,
         arguments=copy.deepcopy(call.arguments),
         stop=call.stop,
+        nest=Nest(call.scheduler.services.open_run, call),
     )

@@ -199,6 +199,21 @@ def lost(tool: str, why: str) -> Failure:
     )
 
 
+def deadlocked(ring: Sequence[str]) -> Failure:
+    """The failure of a nested call that could only wait for itself.
+
+    Args:
+        ring: what each is called that waits for the next, and the last for the first.
+    """
+    told = " → ".join([*ring, ring[0]])
+    return Failure(
+        code=Code.LANE_DEADLOCK,
+        message=f"The call would wait for itself, since each of these waits for the next: {told}.",
+        retry=True,
+        hint="Ask again when the calls above have ended, or let them claim all at once.",
+    )
+
+
 def skipped(cause: CallId, names: str, told: str) -> Failure:
     """Something that the call needs did not succeed."""
     return Failure(
@@ -221,6 +236,26 @@ def rejected(by: str, reason: str) -> Failure:
         code=Code.APPROVAL_REJECTED,
         message=f"A human refused this call{who}" + (f": {reason}" if reason else "."),
         hint="Do not ask for the same again; tell the user, or find another way.",
+    )
+
+
+def lane_full(lane: str, holders: int, waiters: int, most: int) -> Failure:
+    """As many wait in a lane as may.
+
+    Args:
+        lane: its name.
+        holders: how many are in it.
+        waiters: how many wait, nested calls included.
+        most: how many may wait.
+    """
+    return Failure(
+        code=Code.LANE_FULL,
+        message=(
+            f"Not started, because {lane} is full: {holders} at work, {waiters} waiting, and no "
+            f"more than {most} may wait."
+        ),
+        retry=True,
+        hint="Ask for it again later, or for fewer at once.",
     )
 
 

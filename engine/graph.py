@@ -5,6 +5,7 @@ claims; gives a networkx DiGraph for analysis and pictures, and flat lists for t
 faults of the graph are named here, before anything runs.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import islice
@@ -35,6 +36,9 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     claims: tuple[Claim, ...] = ()
     out: bool = False
     """The call has a fault of its own and will not run: it conflicts with nothing."""
+    inside: CallId | None = None
+    """The plan call that it is part of: it knows the names of that plan only, and the plan call
+    ends after it."""
 
 
 class CallGraph(msgspec.Struct, kw_only=True):
@@ -75,10 +79,9 @@ def analyse(nodes: Sequence[Node], earlier: Mapping[str, object] = {}) -> CallGr
     explicit edge orders them the other way.
 
     Args:
-        nodes: in request order; names are unique.
+        nodes: in request order; names are unique in the turn, and in each plan of it.
         earlier: names of calls of earlier turns, which may be needed or referred to.
     """
-    place = {node.name: at for at, node in enumerate(nodes)}
     graph = CallGraph(
         ids=[node.id for node in nodes],
         edges=[],
@@ -88,9 +91,9 @@ def analyse(nodes: Sequence[Node], earlier: Mapping[str, object] = {}) -> CallGr
         earlier={},
     )
     linked: list[set[int]] | None = None
-    if any(node.needs or node.after or node.data for node in nodes):
+    if any(node.needs or node.after or node.data or node.inside for node in nodes):
         linked = [set() for _ in nodes]
-        _link(nodes, place, earlier, graph, linked)
+        _link(nodes, earlier, graph, linked)
         order = _order(nodes, graph, linked)
     else:
         order = list(range(len(nodes)))
@@ -100,13 +103,18 @@ def analyse(nodes: Sequence[Node], earlier: Mapping[str, object] = {}) -> CallGr
 
 def _link(
     nodes: Sequence[Node],
-    place: Mapping[str, int],
     earlier: Mapping[str, object],
     graph: CallGraph,
     linked: list[set[int]],
 ) -> None:
     """Draw the declared edges and those of references; `linked` holds each call's sources."""
+    places: defaultdict[CallId | None, dict[str, int]] = defaultdict(dict)
+    for at, node in enumerate(nodes):
+        places[node.inside][node.name] = at
+    plans = {node.id: at for at, node in enumerate(nodes) if node.id in places}
     for target, node in enumerate(nodes):
+        place = places[node.inside]
+        dangling: dict[str, None] = {}
         declared = [
             *((name, Reason.NEEDS, "") for name in node.needs),
             *((name, Reason.DATA, path) for name, path in node.data),
@@ -120,7 +128,12 @@ def _link(
                 if reason is not Reason.AFTER:
                     graph.earlier.setdefault(target, []).append(name)
             else:
-                graph.faults.setdefault(target, _dangling(node, name, place))
+                dangling[name] = None
+        if dangling:
+            graph.faults[target] = _dangling(node, dangling, place)
+        plan = plans.get(node.inside) if node.inside else None
+        if plan is not None:
+            _draw(graph, linked, target, plan, Reason.AFTER, "")
 
 
 def _draw(
@@ -192,9 +205,11 @@ def _name_cycles(nodes: Sequence[Node], graph: CallGraph) -> dict[int, None]:
         names = _shown([nodes[at].name for at in members])
         failed.update(dict.fromkeys(members))
         for at in members:
+            other = graph.faults.get(at)
             graph.faults[at] = Failure(
                 code=Code.DEPENDENCY_CYCLE,
-                message=(
+                message=("" if other is None else f"{other.message.removesuffix('.')}; ")
+                + (
                     f"{nodes[at].name} waits for itself"
                     if len(members) == 1
                     else f"the calls {names} wait for one another in a cycle"
@@ -205,11 +220,13 @@ def _name_cycles(nodes: Sequence[Node], graph: CallGraph) -> dict[int, None]:
     return failed
 
 
-def _dangling(node: Node, name: str, place: Mapping[str, int]) -> Failure:
+def _dangling(node: Node, names: Collection[str], place: Mapping[str, int]) -> Failure:
+    told = _shown([repr(name) for name in names])
+    none = "no call has that name" if len(names) == 1 else "no calls have those names"
     return Failure(
         code=Code.BAD_REFERENCE,
-        message=f"{node.name} depends on {name!r}, but no call has that name.",
-        hint=f"The calls of this turn are: {_shown(place)}.",
+        message=f"{node.name} depends on {told}, but {none}.",
+        hint=f"The calls of this {'plan' if node.inside else 'turn'} are: {_shown(place)}.",
     )
 
 

@@ -17,14 +17,14 @@ from laneway.states import State, move
 
 if TYPE_CHECKING:
     from laneway.engine.failures import Told
+    from laneway.engine.flights import Flight
     from laneway.engine.scheduler import Scheduler
+    from laneway.engine.seats import Seats
     from laneway.engine.tools import Checked, Tool
     from laneway.lanes.requests import Request
 
 Successors = Sequence[tuple["LiveCall", Reason]]
 _NO_SUCCESSORS: tuple[()] = ()
-_DIGITS = 9
-"""Of the largest number that the name of a call may hold."""
 
 
 class LiveCall(msgspec.Struct, eq=False, kw_only=True):
@@ -61,6 +61,8 @@ class LiveCall(msgspec.Struct, eq=False, kw_only=True):
     """Seen by a tool that asks for its context, once its body is entered."""
     attempt: int = 0
     due: float = inf
+    began: float = 0.0
+    """When the body was entered, in monotonic seconds."""
     entered: bool = False
     """The body of this attempt has been entered."""
     running: "asyncio.Future[Any] | None" = None
@@ -68,6 +70,14 @@ class LiveCall(msgspec.Struct, eq=False, kw_only=True):
     gave_up_thread: bool = False
     rule: str = ""
     approval: ApprovalId | None = None
+    plan: "LivePlan | None" = None
+    """What it holds, if it is the call of a plan: it only gathers what those calls come to."""
+    part_of: "LivePlan | None" = None
+    """The plan whose call it is, if it is one."""
+    nested: "Sequence[LiveTurn]" = ()
+    """What its body has submitted through the engine, and has not ended."""
+    flight: "Flight | None" = None
+    """What it leads or has joined, as one of several calls that are the same."""
     root: "LiveCall | None" = None
     """Whose end it was skipped for: the first in the chain of calls that did not succeed."""
 
@@ -75,6 +85,16 @@ class LiveCall(msgspec.Struct, eq=False, kw_only=True):
     def id(self) -> CallId:
         """Laneway's own name of the call."""
         return self.record.id
+
+    @property
+    def called(self) -> str:
+        """What it is called over all runs."""
+        return f"{self.scheduler.log.view.run}/{self.id}"
+
+    @property
+    def path(self) -> str:
+        """What a host calls it: the provider's id, below that of its plan: `call_7/a`."""
+        return self.name if self.part_of is None else f"{self.part_of.call.path}/{self.name}"
 
     @property
     def harmless(self) -> bool:
@@ -96,10 +116,25 @@ class LiveCall(msgspec.Struct, eq=False, kw_only=True):
         self.successors = _NO_SUCCESSORS
 
 
+class LivePlan(msgspec.Struct, eq=False):
+    """The calls that one call of the plan tool holds, and the names that they know.
+
+    They stand in their turn as calls of their own, right behind the call that holds them.
+    """
+
+    call: LiveCall
+    names: Collection[str]
+    """What a reference in them can name: one another, and the calls of earlier turns."""
+    calls: list[LiveCall] = []
+    by_name: dict[str, LiveCall] = {}
+    referring: Referring = Referring.STRICT
+
+
 class LiveTurn:
     """A turn in the hands of the scheduler."""
 
     __slots__ = (
+        "_ids",
         "active",
         "admitting",
         "by_name",
@@ -118,9 +153,11 @@ class LiveTurn:
         "referring",
         "rests",
         "scheduler",
+        "seats",
         "seq",
         "uncertain",
         "withdrawn",
+        "within",
     )
 
     def __init__(self, number: int, scheduler: "Scheduler", *, referring: Referring) -> None:
@@ -130,8 +167,14 @@ class LiveTurn:
         self.referring = referring
         self.context = contextvars.copy_context()
         """Of whoever submitted or resumed it: what bodies see of context variables."""
+        self.seats: Seats | None = None
+        """Its calls that wait for the same, once one has to."""
+        self.within: LiveCall | None = None
+        """The call whose body submitted it, and so holds for it while it runs."""
         self.calls: list[LiveCall] = []
         self.by_name: dict[str, LiveCall] = {}
+        """The calls of the turn itself; those of a plan are known in the plan."""
+        self._ids: dict[str, LiveCall] = {}
         self.names: Collection[str] = frozenset()
         """What a reference can name: the calls of this turn and of earlier ones."""
         self.open = 0
@@ -160,12 +203,17 @@ class LiveTurn:
 
     def by_id(self, name: str) -> LiveCall | None:
         """Find a call by Laneway's own name of it."""
-        turn, _, place = name.rpartition(".")
-        if turn != f"t{self.number}" or not place.isdecimal() or len(place) > _DIGITS:
-            return None
-        at = int(place)
-        found = self.calls[at - 1] if 0 < at <= len(self.calls) else None
-        return found if found is not None and found.id == name else None
+        if len(self._ids) != len(self.calls):
+            self._ids = {call.id: call for call in self.calls}
+        return self._ids.get(name)
+
+    def by_path(self, path: str) -> LiveCall | None:
+        """Find a call by what a host calls it; None where that could mean two."""
+        plans = [call.plan for call in self.calls if call.plan is not None]
+        found = [call for plan in plans for call in plan.calls if call.path == path]
+        if path in self.by_name:
+            found.append(self.by_name[path])
+        return found[0] if len(found) == 1 else None
 
     @property
     def is_quiet(self) -> bool:

@@ -1,88 +1,32 @@
 """Dry run: what would become of an answer, with nothing executed and nothing journalled.
 
-Reads a reply; gives its graph, the conflicts with their reason, the faults and the verdicts, as
-text, JSON or Mermaid.
+Reads a reply; gives its graph, the conflicts with their reason, the faults and the verdicts, and a
+schedule from what the calls are expected to take.
 """
 
-from collections.abc import Container
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
-import msgspec
-
-from laneway.calls import Edge
-from laneway.claims import Claim
+from laneway.calls import Edge, Reason
+from laneway.claims import Access, Claim
 from laneway.engine import admission
+from laneway.engine.critical import CriticalPath
+from laneway.engine.forecast import Forecast, Planned, forecast
+from laneway.engine.foreseen import Conflict, Preview, PreviewCall
 from laneway.engine.graph import CallGraph
+from laneway.engine.live import LiveCall
 from laneway.engine.providers.reply import Reply
+from laneway.engine.ranks import critical_path
 from laneway.engine.scheduler import Scheduler
 from laneway.engine.services import Services
 from laneway.engine.step import Step
 from laneway.ids import CallId, RunId
 from laneway.journal.fold import RunView
 from laneway.journal.writer import RunLog
-from laneway.outcomes import Failure, Outcome
-
-
-class PreviewCall(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a call before anything runs."""
-
-    id: CallId
-    name: str
-    tool: str
-    arguments: Any
-    claims: tuple[Claim, ...] = ()
-    """Widened where a reference stands in a template."""
-    outcome: Outcome | None = None
-    """A fault that would end it before anything runs."""
-    decision: str = ""
-    """allow, ask or deny, on the arguments as written; empty for a faulty call."""
-    rule: str = ""
-
-
-class Preview(msgspec.Struct, frozen=True, kw_only=True):
-    """A turn that was not run."""
-
-    calls: tuple[PreviewCall, ...]
-    edges: tuple[Edge, ...]
-    rounds: tuple[tuple[CallId, ...], ...]
-    """What could start together if every call took the same time and every lane were free."""
-
-    def to_json(self) -> Any:
-        """Plain JSON."""
-        return msgspec.to_builtins(self)
-
-    def to_mermaid(self) -> str:
-        """A flowchart; conflicts are dotted, and faulty calls marked."""
-        lines = ["flowchart TD"]
-        for call in self.calls:
-            mark = "✗ " if call.outcome is not None else ""
-            lines.append(f'    {_node(call.id)}["{mark}{call.name}: {call.tool}"]')
-        for edge in self.edges:
-            arrow = "-.->" if edge.reason == "conflict" else "-->"
-            label = edge.reason + (f" {edge.detail}" if edge.detail else "")
-            lines.append(
-                f'    {_node(edge.source)} {arrow}|"{_quoted(label)}"| {_node(edge.target)}'
-            )
-        return "\n".join(lines)
-
-    def __str__(self) -> str:
-        """A line for each call, and a line for each thing that it would wait for."""
-        lines: list[str] = []
-        for call in self.calls:
-            verdict = (
-                f"{call.outcome.code}: {call.outcome.message}"
-                if isinstance(call.outcome, Failure)
-                else f"{call.decision} ({call.rule})"
-            )
-            lines.append(f"{call.id} {call.name} {call.tool}  {verdict}")
-            lines += [f"    claims {claim}" for claim in call.claims]
-            lines += [
-                f"    waits for {edge.source}: {edge.reason}"
-                + (f" {edge.detail}" if edge.detail else "")
-                for edge in self.edges
-                if edge.target == call.id
-            ]
-        return "\n".join(lines)
+from laneway.lanes.names import covers
+from laneway.outcomes import Ended
+from laneway.policies.questions import Decision, Verdict
 
 
 async def preview(reply: Reply, services: Services, *, mode: str, bound: dict[str, Any]) -> Preview:
@@ -90,45 +34,113 @@ async def preview(reply: Reply, services: Services, *, mode: str, bound: dict[st
     nobody = RunLog(RunView(RunId("preview")), lambda _: None)
     scheduler = Scheduler(services, nobody, mode=mode, bound=bound)
     coming = await admission.admit(reply, 1, scheduler)
-    calls: list[PreviewCall] = []
-    for at, call in enumerate(coming.turn.calls):
-        ended = coming.faults.get(at)
-        verdict = None if ended is not None else Step(scheduler).judge(call)
-        calls.append(
-            PreviewCall(
-                id=call.id,
-                name=call.name,
-                tool=call.record.tool,
-                arguments=call.record.arguments,
-                claims=call.claims,
-                outcome=None if ended is None else ended.outcome,
-                decision="" if verdict is None else verdict.decision,
-                rule="" if verdict is None else verdict.rule,
+    calls, graph, faults = coming.turn.calls, coming.graph, coming.faults
+    step = Step(scheduler)
+    verdicts = {at: step.judge(call) for at, call in enumerate(calls) if at not in faults}
+    planned = [_planned(call, verdicts.get(at), services) for at, call in enumerate(calls)]
+    found = forecast(graph.successors, planned, limits_of(services))
+    return Preview(
+        calls=tuple(
+            _shown(at, call, faults.get(at), verdicts.get(at), found)
+            for at, call in enumerate(calls)
+        ),
+        edges=tuple(graph.edges),
+        conflicts=tuple(_conflicts(graph.edges, calls)),
+        rounds=_rounds(graph, planned),
+        makespan_seconds=found.seconds,
+        critical_path=_critical(graph, planned, found),
+    )
+
+
+def limits_of(services: Services) -> Mapping[str, int]:
+    """How many the lanes of an engine let in."""
+    return {
+        lane.resource: lane.max_concurrent
+        for lane in services.lanes.snapshot(lambda _: "")
+        if lane.max_concurrent is not None
+    }
+
+
+def _planned(call: LiveCall, verdict: Verdict | None, services: Services) -> Planned:
+    return Planned(
+        seconds=services.durations.expect(call.record.tool),
+        claims=call.claims,
+        thread=call.tool is not None and call.tool.spec.sync,
+        faulty=verdict is None,
+        refused=verdict is not None and verdict.decision is Decision.DENY,
+    )
+
+
+def _shown(
+    at: int, call: LiveCall, fault: Ended | None, verdict: Verdict | None, found: Forecast
+) -> PreviewCall:
+    span = found.spans.get(at)
+    root = found.skipped.get(at)
+    return PreviewCall(
+        id=call.id,
+        name=call.name,
+        tool=call.record.tool,
+        arguments=call.record.arguments,
+        claims=call.claims,
+        outcome=None if fault is None else fault.outcome,
+        decision="" if verdict is None else verdict.decision,
+        rule="" if verdict is None else verdict.rule,
+        reason="" if verdict is None else verdict.reason,
+        skipped_for=None if root is None else call.turn.calls[root].id,
+        ready_seconds=None if span is None else span.ready,
+        start_seconds=None if span is None else span.start,
+        end_seconds=None if span is None else span.end,
+    )
+
+
+def _conflicts(edges: Iterable[Edge], calls: Sequence[LiveCall]) -> Iterable[Conflict]:
+    claims = {call.id: call.claims for call in calls}
+    for edge in edges:
+        if edge.reason is Reason.CONFLICT:
+            first = _does(claims[edge.source], edge.detail)
+            second = _does(claims[edge.target], edge.detail)
+            yield Conflict(
+                first=edge.source,
+                second=edge.target,
+                resource=edge.detail,
+                reason=f"{edge.source} {first}, {edge.target} {second}",
             )
-        )
-    edges = tuple(coming.graph.edges)
-    return Preview(calls=tuple(calls), edges=edges, rounds=_rounds(coming.graph, coming.faults))
 
 
-def _rounds(graph: CallGraph, faults: Container[int]) -> tuple[tuple[CallId, ...], ...]:
-    waits = list(graph.waits)
-    ready = [at for at, count in enumerate(waits) if not count and at not in faults]
-    rounds: list[tuple[CallId, ...]] = []
-    while ready:
-        rounds.append(tuple(graph.ids[at] for at in ready))
-        following: list[int] = []
-        for at in ready:
-            for target, _ in graph.successors[at]:
-                waits[target] -= 1
-                if not waits[target] and target not in faults:
-                    following.append(target)
-        ready = sorted(following)
-    return tuple(rounds)
+def _does(claims: Iterable[Claim], resource: str) -> str:
+    """What claims do to a resource where they meet it: the strongest, nearest to its root."""
+    met = [
+        (claim.access is not Access.EXCLUSIVE, claim.resource)
+        for claim in claims
+        if covers(claim.resource, resource) or covers(resource, claim.resource)
+    ]
+    shared, where = min(met, default=(True, resource))
+    return f"{'reads' if shared else 'writes'} {where}"
 
 
-def _node(call: CallId) -> str:
-    return call.replace(".", "_")
+def _critical(graph: CallGraph, planned: Sequence[Planned], found: Forecast) -> CriticalPath:
+    """The longest chain over what would run, or would be refused once it is ready."""
+    counts = [at in found.spans or call.refused for at, call in enumerate(planned)]
+    successors = [
+        [edge for edge in edges if counts[edge[0]]] if counts[at] else []
+        for at, edges in enumerate(graph.successors)
+    ]
+    seconds = [call.seconds if at in found.spans else 0.0 for at, call in enumerate(planned)]
+    chain = critical_path(successors, seconds)
+    return CriticalPath(
+        calls=tuple(graph.ids[at] for at in chain.calls if at in found.spans),
+        seconds=chain.seconds,
+        running_seconds=chain.seconds,
+        estimated=True,
+    )
 
 
-def _quoted(text: str) -> str:
-    return text.replace('"', "#quot;")
+def _rounds(graph: CallGraph, planned: Sequence[Planned]) -> tuple[tuple[CallId, ...], ...]:
+    alike = [Planned(faulty=call.faulty, refused=call.refused) for call in planned]
+    starts = sorted(
+        (span.start, at) for at, span in forecast(graph.successors, alike).spans.items()
+    )
+    return tuple(
+        tuple(graph.ids[at] for _, at in together)
+        for _, together in groupby(starts, key=lambda started: started[0])
+    )

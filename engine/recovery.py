@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from laneway.calls import Reason
 from laneway.engine.failures import lost
-from laneway.engine.live import LiveCall, LiveTurn
+from laneway.engine.live import LiveCall, LivePlan, LiveTurn
+from laneway.engine.planning import PlanTool, plan_tool
 from laneway.facts import AttemptEnded, CallEnded, Fact, HolderStopped
 from laneway.ids import CallId
 from laneway.journal.fold import CallView, RunView, TurnView
@@ -46,8 +47,14 @@ def revive(view: TurnView, scheduler: "Scheduler") -> LiveTurn:
     for call in view.calls:
         live = _revive_call(call, turn, scheduler)
         turn.calls.append(live)
-        turn.by_name[live.name] = live
+        if call.record.parent is None:
+            turn.by_name[live.name] = live
+        else:
+            _put_into_plan(live, by_id[call.record.parent])
         by_id[call.id] = live
+    for live in turn.calls:
+        if live.plan is not None:
+            live.plan.names = {*live.plan.by_name, *scheduler.earlier}
     _wire(view, by_id, overtake=scheduler.services.overtake)
     turn.names = {*turn.by_name, *scheduler.earlier}
     turn.open = sum(call.outcome is None for call in turn.calls)
@@ -81,6 +88,16 @@ def _revive_call(view: CallView, turn: LiveTurn, scheduler: "Scheduler") -> Live
         left = view.approval.asked.expires_wall - services.clock.wall()
         call.due = services.clock.monotonic() + max(left, 0.0)
     return call
+
+
+def _put_into_plan(call: LiveCall, holder: LiveCall) -> None:
+    if holder.plan is None:
+        holder.plan = LivePlan(call=holder, names=())
+        if not isinstance(holder.tool, PlanTool):  # The host has no plan tool any more.
+            holder.tool = plan_tool(holder.record.tool)
+    call.part_of = holder.plan
+    holder.plan.calls.append(call)
+    holder.plan.by_name[call.name] = call
 
 
 def _wire(view: TurnView, by_id: Mapping[CallId, LiveCall], *, overtake: bool) -> None:

@@ -66,7 +66,7 @@ def find(
     *,
     literal: Collection[str] = (),
 ) -> Unresolved:
-    """Find the references in checked arguments.
+    """Find the references in checked arguments, in which there can be some.
 
     Args:
         arguments: as the model wrote them.
@@ -140,6 +140,8 @@ def resolve(
         referring: as for `find`; a strict one also unwraps `$${` around a name that no call has.
         literal: as for `find`.
     """
+    if referring is Referring.LITERAL:
+        return dict(arguments)
     filling = _Filling(names, value_of, referring)
     try:
         return {

@@ -18,8 +18,9 @@ from laneway.engine.recovery import found_out, revive
 from laneway.engine.results import text_of
 from laneway.engine.scheduler import Scheduler
 from laneway.engine.step import bound_digest
-from laneway.engine.turn import Turn, conversation, unfinished
+from laneway.engine.turn import Turn, asked_for, conversation, host_name, open_names
 from laneway.errors import (
+    EngineBusyError,
     EngineClosedError,
     JournalError,
     LanewayError,
@@ -53,6 +54,7 @@ class Run:
         mode: str | None,
         bound: Mapping[str, Any],
         parallel: bool,
+        priority: int,
         resume_with: str,
         settings: Any,
     ) -> None:
@@ -62,6 +64,7 @@ class Run:
         self._mode = mode
         self._bound = bound
         self._parallel = parallel
+        self._priority = priority
         self._resume_with = resume_with
         self._settings = as_json(settings, f"settings= of run {name!r}")
         self._scheduler: Scheduler | None = None
@@ -75,8 +78,11 @@ class Run:
         Raises:
             RunOwnedError: another living process drives it, or this one already does.
             DamagedJournalError: its facts cannot be read.
+            EngineBusyError: the engine serves another event loop.
         """
         services = self._engine.services
+        if services.loop is not asyncio.get_running_loop():
+            raise EngineBusyError
         services.tools.require_bound({**self._engine.bound, **self._bound})
         driver = this_driver()
         rows = await services.journal.take(self._name, driver)
@@ -115,7 +121,9 @@ class Run:
             mode=mode,
             bound={**self._engine.bound, **self._bound},
             serial=not self._parallel,
+            priority=self._priority,
         )
+        services.durations.learn_from(view)
         for turn in view.turns:
             if turn.closed:
                 remember(turn, scheduler)
@@ -181,6 +189,10 @@ class Run:
         """Say of every unfinished call what it waits for, since when, and what that waits for."""
         return explain(self._live)
 
+    def expect(self, tool: str) -> float:
+        """Say how long a call of a tool will take, in seconds, as far as the engine has learnt."""
+        return self._engine.durations.expect(tool)
+
     def history(self) -> list[dict[str, Any]]:
         """Every assistant message with its results, and what `say` added, in the provider's form.
 
@@ -213,6 +225,8 @@ class Run:
             PayloadError: the answer cannot be read.
             PlanError: it has faults, and `strict` was asked for; nothing was run.
             OpenTurnError: the previous turn has not ended.
+            EngineClosedError: the run or the engine was left while the answer waited for room in a
+                lane (docs/lanes.md); nothing of it was taken in.
             JournalError: nothing can be written down; nothing further is begun.
         """
         parsed = reply if isinstance(reply, Reply) else parse(reply, provider=provider)
@@ -226,13 +240,15 @@ class Run:
         self._refuse_second()
         scheduler.let_interrupt_out()
         self._submitting = True
+        scheduler.refusal = None
         try:
             if self.view.turns:
                 remember(self.view.turns[-1], scheduler)
             coming = await admission.admit(parsed, len(self.view.turns) + 1, scheduler, key=key)
             if strict and coming.faults:
                 raise PlanError(fault_lines(coming))
-            await self._take_in(coming, wait=wait)
+            async with scheduler.services.controls.room(coming.turn.calls, scheduler):
+                await self._take_in(coming, wait=wait)
         finally:
             self._submitting = False
         if not wait:
@@ -292,7 +308,8 @@ class Run:
         """Let a call run that waits for a human.
 
         Args:
-            name: of the approval, or of its call (the provider's id or Laneway's).
+            name: of the approval, or of its call (the provider's id or Laneway's; for a call of a
+                plan `t3.2/1`, or the provider's ids of both: `call_7/a`).
             by: who says so.
             reason: kept with the answer.
 
@@ -338,12 +355,14 @@ class Run:
         """Find an open question; the model chose the provider's ids, so they count last."""
         calls = self.view.calls
         waiting = self.approvals
-        namings: tuple[dict[str, ApprovalView], ...] = (
-            {one.id: one for one in waiting},
-            {one.call: one for one in waiting},
-            {calls[one.call].record.provider_id: one for one in waiting},
-        )
-        return next((named[name] for named in namings if name in named), None)
+        for own in (
+            [one for one in waiting if one.id == name],
+            [one for one in waiting if one.call == name],
+            [one for one in waiting if host_name(calls[one.call], calls) == name],
+        ):
+            if own:
+                return own[0] if len(own) == 1 else None
+        return None
 
     async def cancel(
         self, name: str | None = None, *, reason: str = "the user cancelled it"
@@ -354,22 +373,22 @@ class Run:
         of the grace.
 
         Args:
-            name: the provider's id of a call or Laneway's; None for all.
+            name: the provider's id of a call or Laneway's; None for all, and for those of an
+                answer that `submit` is still taking in, or that waits for room in a lane.
             reason: for the model.
 
         Raises:
             UnknownCallError: the last turn has no such call. One that has ended stays as it is.
         """
         scheduler = self._live
-        turn = scheduler.turn
+        told = cancelled(whole_text(reason))
         if name is None:
-            calls = [] if turn is None else turn.calls
+            scheduler.cancel_all(told, submitting=self._submitting)
         else:
             call = self._live_call(name)
             if call is None and not any(turn.has(name) for turn in self.turns[-1:]):
                 raise UnknownCallError(self._name, name)
-            calls = [] if call is None else [call]
-        scheduler.cancel(calls, cancelled(whole_text(reason)))
+            scheduler.cancel([] if call is None else [call], told)
         await scheduler.kept()
 
     async def settle(
@@ -395,12 +414,16 @@ class Run:
         found = settled(name, value, failure)
         call = self._live_call(name)
         if call is not None and call.state is State.UNCERTAIN and not call.turn.closed:
+            if call.part_of is not None and call.part_of.call.outcome is not None:
+                told = settlement_note(call.path, call.record.tool, found)
+                scheduler.services.journal.post(scheduler.log, [MessageSaid(message=told)])
             scheduler.settle(call, found, whole_text(by))
             await scheduler.kept()
             return
         unknown = self._unknown(name)
         said = CallSettled(call=unknown.id, outcome=found, by=whole_text(by))
-        note = MessageSaid(message=settlement_note(unknown, found))
+        path = host_name(unknown, self.view.calls)
+        note = MessageSaid(message=settlement_note(path, unknown.record.tool, found))
         await scheduler.services.journal.keep(scheduler.log, [said, note])
 
     def _unknown(self, name: str) -> CallView:
@@ -408,7 +431,7 @@ class Run:
         for call in reversed(self.view.calls.values()):
             outcome = call.outcome
             if (
-                name in (call.id, call.record.provider_id)
+                name in (call.id, host_name(call, self.view.calls))
                 and isinstance(outcome, Failure)
                 and outcome.happened is Happened.UNKNOWN
                 and call.settled is None
@@ -455,7 +478,7 @@ class Run:
             if turn is not None and not turn.closed:
                 number = turn.number
             view = self.view.open_turn
-            names = [call.record.provider_id for call in unfinished(view)] if view else []
+            names = open_names(view) if view else []
             raise OpenTurnError(self._name, number, names)
 
     def _live_turn(self, turn: Turn) -> LiveTurn:
@@ -468,7 +491,7 @@ class Run:
         turn = self._entered.turn
         if turn is None:
             return None
-        return turn.by_id(name) or turn.by_name.get(name)
+        return turn.by_id(name) or turn.by_path(name)
 
     async def _take_in(self, coming: admission.Admission, *, wait: bool) -> None:
         scheduler = self._live
@@ -531,7 +554,7 @@ async def uncancelled(task: "asyncio.Future[None]") -> None:
 
 def remember(turn: TurnView, scheduler: Scheduler) -> None:
     """Let later turns refer to the calls of a closed one."""
-    for call in turn.calls:
+    for call in asked_for(turn):
         scheduler.earlier[call.record.provider_id] = call
 
 
@@ -539,7 +562,7 @@ def fault_lines(coming: admission.Admission) -> list[str]:
     """Name every fault of a plan, each with its call."""
     calls = coming.turn.calls
     return [
-        f"{calls[at].name} ({calls[at].record.tool}): {ended.outcome.message}"
+        f"{calls[at].path} ({calls[at].record.tool}): {ended.outcome.message}"
         for at, ended in sorted(coming.faults.items())
         if isinstance(ended.outcome, Failure)
     ]
@@ -552,13 +575,12 @@ def settled(name: str, value: Any, failure: str) -> Success | Failure:
     return Success(value=as_json(value, f"what {name} came to"))
 
 
-def settlement_note(call: CallView, found: Success | Failure) -> str:
-    """Tell the model what an unknown effect came to, when its result has been shown already."""
-    record = call.record
+def settlement_note(name: str, tool: str, found: Success | Failure) -> str:
+    """Tell the model what an unknown effect came to, when its result has been settled already."""
     told = f"it did happen, with the result: {text_of(found)}"
     if isinstance(found, Failure):
         told = found.message
-    return f"[Note on the call {record.provider_id} of {record.tool}: {told}]"
+    return f"[Note on the call {name} of {tool}: {told}]"
 
 
 def as_json(value: object, what: str) -> Any:

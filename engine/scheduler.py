@@ -7,7 +7,7 @@ when they are kept.
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 from typing import Any, TypeVar
 
@@ -22,12 +22,15 @@ from laneway.engine.failures import (
     turn_timed_out,
 )
 from laneway.engine.live import LiveCall, LiveTurn
+from laneway.engine.nesting import take_in
+from laneway.engine.seats import seats_of
 from laneway.engine.services import Services
 from laneway.engine.step import Step
 from laneway.errors import EngineClosedError, EngineFaultError, JournalError, LanewayError
 from laneway.facts import ApprovalAnswered, CallSettled
 from laneway.journal.fold import CallView
 from laneway.journal.writer import RunLog
+from laneway.lanes.requests import Request
 from laneway.outcomes import Failure, Outcome, succeeded
 from laneway.states import State
 
@@ -51,6 +54,7 @@ class Scheduler:
         mode: str,
         bound: Mapping[str, Any],
         serial: bool = False,
+        priority: int = 0,
     ) -> None:
         """Go on after the facts of `log`.
 
@@ -60,12 +64,14 @@ class Scheduler:
             mode: the agent mode that policies see.
             bound: arguments that the host sets, by parameter.
             serial: whether every call has the run alone.
+            priority: of its calls where they wait for lanes, beside the tool's own.
         """
         self.services = services
         self.log = log
         self.mode = mode
         self.bound = bound
         self.serial = serial
+        self.priority = priority
         self.beside_in_run = beside(log.view.run)
         self.alone_in_run = alone(log.view.run)
         self.earlier: dict[str, CallView] = {}
@@ -74,6 +80,8 @@ class Scheduler:
         """The last fencing token that was given out."""
         self.turn: LiveTurn | None = None
         """The last turn."""
+        self.refusal: Told | None = None
+        """Why what is being submitted may begin nothing: all was cancelled in the meantime."""
         self.leaving = False
         self.left = False
         """All of it has stopped, or is parked: nobody needs to wait for anything any more."""
@@ -96,6 +104,7 @@ class Scheduler:
     async def _admit(self, admission: Admission) -> None:
         turn = self.turn = admission.turn
         turn.open = len(turn.calls)
+        refusal = self._nest(turn) or self.refusal
         self._limit(turn)
         step = Step(self)
         step.facts.append(admission.opening)
@@ -104,14 +113,16 @@ class Scheduler:
                 if turn.calls[at].outcome is None:
                     step.end(turn.calls[at], ended.state, ended.outcome)
             step.drain()
-            for start in range(0, len(turn.calls), SLICE):
+            turn.seats = seats_of(turn, self.services)
+            calls = turn.calls if turn.seats is None else turn.seats.longest_first(turn.calls)
+            for start in range(0, len(calls), SLICE):
                 if start:
                     self.post(step)
                     step = Step(self)
                     await asyncio.sleep(0)
-                if self.leaving:
+                if self.leaving or refusal is not None:
                     break  # The rest stays PENDING, for whoever takes the run up.
-                for call in turn.calls[start : start + SLICE]:
+                for call in calls[start : start + SLICE]:
                     if not call.waits and call.state is State.PENDING and call.told is None:
                         step.consider(call)
         except Exception as error:  # noqa: BLE001 - a fault of the engine: what it decided is void
@@ -120,12 +131,27 @@ class Scheduler:
             turn.admitting = False
             step.turns.append(turn)
             self.post(step)
+            if refusal is not None:
+                self.cancel(turn.calls, refusal)
+
+    def _nest(self, turn: LiveTurn) -> Told | None:
+        """Make the turn part of the call whose body asks for it; say why it may not begin."""
+        refusal = take_in(turn)
+        call = turn.within
+        if call is not None and call.thread is not None:
+            # The thread only waits now: others may start instead, so none waits for a thread that
+            # waits for it.
+            step = Step(call.scheduler)
+            step.give_back_thread(call)
+            call.scheduler.post(step)
+        return refusal
 
     async def resume(self, turn: LiveTurn) -> None:
         """Let a turn go on that an earlier driver left, slice by slice."""
         self._limit(turn)
         turn.context = contextvars.copy_context()
         turn.parked = False
+        refusal = self._nest(turn)
         found = [(call, call.state) for call in turn.calls if call.outcome is None]
         step = Step(self)
         try:
@@ -134,7 +160,7 @@ class Scheduler:
                     self.post(step)
                     step = Step(self)
                     await asyncio.sleep(0)
-                if self.leaving:
+                if self.leaving or refusal is not None:
                     break
                 if call.state is state and call.told is None:  # Else it has moved meanwhile.
                     self._resume(call, step)
@@ -144,12 +170,14 @@ class Scheduler:
             turn.admitting = False
             step.turns.append(turn)
             self.post(step)
+            if refusal is not None:
+                self.cancel(turn.calls, refusal)
 
     def _resume(self, call: LiveCall, step: Step) -> None:
         if call.state is not State.PENDING and not step.take_up(call):
             return
         if call.state is State.QUEUED:
-            step.ask_for_lanes(call)
+            step.ask_for_lanes(call, waited=True)
         elif call.state is State.BACKING_OFF:
             step.queue(call, call.rule)
         elif call.state is State.AWAITING_APPROVAL:
@@ -158,8 +186,12 @@ class Scheduler:
             step.consider(call)
 
     def cancel(self, calls: Iterable[LiveCall], told: Told) -> None:
-        """Stop calls: those that have not started at once, the others as soon as they do stop."""
-        affected = [call for call in calls if call.outcome is None and call.told is None]
+        """Stop calls: those that have not started at once, the others as soon as they do stop.
+
+        Of a plan the calls that it holds are stopped; its own call then tells what they came to.
+        """
+        meant = dict.fromkeys(one for call in calls for one in _held(call))
+        affected = [call for call in meant if call.outcome is None and call.told is None]
         for call in affected:
             call.told = told
         step = Step(self)
@@ -170,6 +202,14 @@ class Scheduler:
         for call in affected:
             if call.state is State.RUNNING:
                 self.bodies.tell(call)
+
+    def cancel_all(self, told: Told, *, submitting: bool) -> None:
+        """Stop all calls of the run, those of a turn that is still on its way in, too."""
+        if submitting:
+            self.refusal = told
+            self.services.controls.call_in(self)
+        if self.turn is not None:
+            self.cancel(self.turn.calls, told)
 
     def answer(self, call: LiveCall, answered: ApprovalAnswered) -> None:
         """A human answered the question that a call waits for."""
@@ -231,6 +271,7 @@ class Scheduler:
     async def leave(self) -> None:
         """Stop everything that runs, park what waits, and see it all written down."""
         self.leaving = True
+        self.services.controls.call_in(self)
         broken_before = self.log.broken is not None
         turn = self.turn
         if turn is not None and not turn.closed and not turn.parked:
@@ -303,6 +344,30 @@ class Scheduler:
             step.give_back(call)
         self.post(step)
 
+    def changed(self, request: Request[LiveCall]) -> None:
+        """The lanes themselves have changed: somebody is let in, or could only wait for itself."""
+        self._happens(self._changed, request)
+
+    def _changed(self, request: Request[LiveCall]) -> None:
+        step = Step(self)
+        if request.refused:
+            step.refuse(request.owner, request)
+        elif self.log.broken is None:
+            step.pass_on([request])
+        else:
+            step.give_back(request.owner)
+        self.post(step)
+
+    def landed(self, follower: LiveCall, leader: LiveCall) -> None:
+        """Another run's call is over that was the same as this one and stood for it."""
+        self._happens(lambda call: self._landed(call, leader), follower)
+
+    def _landed(self, follower: LiveCall, leader: LiveCall) -> None:
+        if self.log.broken is None:
+            step = Step(self)
+            step.land(follower, leader)
+            self.post(step)
+
     def interrupted(self, interrupt: KeyboardInterrupt) -> None:
         """A tool raised KeyboardInterrupt: stop everything, then let it out of the run."""
         self.interrupt = interrupt
@@ -321,12 +386,14 @@ class Scheduler:
 
     def broken(self, error: JournalError) -> None:
         """No fact can be kept any more: begin nothing, stop what runs, tell who waits."""
+        self.services.controls.call_in(self)
         turn = self.turn
         if turn is None:
             return
         self.services.deadlines.forget(turn)
         step = Step(self)
         for call in turn.calls:
+            step.leave_flight(call)
             if call.task is None:
                 self.services.deadlines.forget(call)
                 step.give_back(call)
@@ -369,6 +436,8 @@ class Scheduler:
     def _hand_over(self, step: Step) -> None:
         for call in step.released:
             call.scheduler.granted(call)
+        for follower, leader in step.landed:
+            follower.scheduler.landed(follower, leader)
 
     def _kept(self, step: Step, error: JournalError | None) -> None:
         if error is not None:
@@ -409,3 +478,7 @@ class Scheduler:
         if turn.limit_seconds != inf:
             turn.due = self.services.clock.monotonic() + turn.left_seconds
             self.services.deadlines.watch(turn)
+
+
+def _held(call: LiveCall) -> Sequence[LiveCall]:
+    return (call,) if call.plan is None else call.plan.calls

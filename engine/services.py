@@ -1,21 +1,29 @@
 """What the runs of an engine share, made anew for every event loop it serves."""
 
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from laneway.claims import exclusive
 from laneway.engine.clock import Clock
 from laneway.engine.deadlines import Deadlines
+from laneway.engine.durations import Durations
 from laneway.engine.threads import ToolThreads
 from laneway.engine.tools import Toolset
 from laneway.errors import UsageError
 from laneway.journal.writer import Journal
+from laneway.lanes.lane import Joined
 from laneway.lanes.names import Names
 from laneway.lanes.table import LaneTable
 from laneway.policies.rules import Policy
 
 if TYPE_CHECKING:
+    from laneway.engine.controls import Lanes
+    from laneway.engine.flights import Flight, Key
     from laneway.engine.live import LiveCall
+    from laneway.engine.run import Run
+    from laneway.lanes.requests import Request
 
 THREAD_LANE = "lane:engine/threads"
 THREAD = (exclusive(THREAD_LANE),)
@@ -66,20 +74,33 @@ class Limits:
             )
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Services:
     """Shared by all schedulers of one engine in one event loop."""
 
     journal: Journal
     lanes: "LaneTable[LiveCall]"
+    joined: Joined
+    """The lanes that calls join for their tool, run or risk."""
+    controls: "Lanes" = field(init=False)
+    """Of the lanes, for the host; pauses, drains, rates and back-pressure."""
     names: Names
     clock: Clock
     threads: ToolThreads
     deadlines: Deadlines
     policy: Policy
     tools: Toolset
+    durations: Durations
     limits: Limits
     relaxed: bool
     """Pure and read calls are entered before their start is durable."""
+    open_run: "Callable[..., Run]"
+    """Makes a run by name, for the calls that a body makes."""
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    """That it serves."""
+    leaving: "set[Request[LiveCall]]" = field(default_factory=set["Request[LiveCall]"])
+    """Permits of bodies that are over, held for nested calls that have not stopped."""
+    flights: "dict[Key, Flight]" = field(default_factory=dict["Key", "Flight"])
+    """Pure calls that others may join, by what makes them the same."""
     overtake: bool
     """A call that waits for a human holds up only what needs it, not what conflicts with it."""

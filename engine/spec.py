@@ -16,6 +16,7 @@ from laneway.engine.claiming import ClaimsOf
 from laneway.engine.docstrings import summary
 from laneway.engine.serialise import digest
 from laneway.errors import ToolError
+from laneway.lanes.table import PRIORITY_HINT, is_priority
 
 NAME = re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9_.:/-]{0,127}")
 """What some provider or MCP server takes for the name of a tool."""
@@ -55,6 +56,11 @@ class Declarations(TypedDict, total=False):
     """Seconds for one attempt; the engine's default if left out, math.inf for no limit."""
     retries: int
     """Further attempts after a transient fault, if a repeat is safe."""
+    priority: int
+    """Where calls wait for one lane: each step is worth half a minute of waiting. 0 if left out."""
+    risk: str
+    """A word of the host's for what is at stake, such as low, medium or high: lanes may be for it
+    (`Lane(risks=["high"])`)."""
     approval: bool
     """Whether a human is asked for each call that no rule decides."""
     strict: bool
@@ -86,6 +92,9 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
     timeout_seconds: float | None = None
     """None for the engine's default, math.inf for no limit."""
     retries: int = 0
+    priority: int = 0
+    """Steps of `AGEING_SECONDS` that its calls come earlier where they wait; may be negative."""
+    risk: str = ""
     approval: bool = False
     strict: bool = False
     sync: bool = False
@@ -133,6 +142,8 @@ def spec_of(callee: Callee, schema: dict[str, Any], said: Declarations) -> ToolS
         claims=_claims_text(claims),
         timeout_seconds=_timeout(name, said.get("timeout")),
         retries=_retries(name, said.get("retries", 0)),
+        priority=_priority(name, said.get("priority", 0)),
+        risk=_risk(name, said.get("risk", "")),
         approval=said.get("approval", False),
         strict=said.get("strict", False),
         sync=callee.sync,
@@ -169,6 +180,7 @@ def bound_of(callee: Callee, said: Declarations) -> frozenset[str]:
     return callee.bound | frozenset(named)
 
 
+_RISK = re.compile(r"[\w-]{1,64}")
 _FLAGS = ("idempotent", "approval", "strict")
 
 
@@ -209,6 +221,18 @@ def _retries(tool: str, retries: int) -> int:
     return int(retries)
 
 
+def _priority(tool: str, priority: object) -> int:
+    if not is_priority(priority):
+        raise ToolError(tool, f"priority={priority!r} is none; {PRIORITY_HINT}")
+    return priority
+
+
+def _risk(tool: str, risk: object) -> str:
+    if not isinstance(risk, str) or (risk and not _RISK.fullmatch(risk)):
+        raise ToolError(tool, f"risk={risk!r} is no word; give one such as 'low' or 'high'")
+    return risk
+
+
 def _version(spec: ToolSpec, declared: str) -> str:
     return digest(
         [
@@ -222,5 +246,6 @@ def _version(spec: ToolSpec, declared: str) -> str:
             sorted(spec.literal),
             spec.strict,
             *([spec.effect_of] if spec.effect_of else []),
+            *([["risk", spec.risk]] if spec.risk else []),
         ]
     )[:16]

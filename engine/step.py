@@ -16,15 +16,29 @@ from laneway.engine.failures import (
     Told,
     after_attempts,
     asks_now,
+    deadlocked,
     exception_text,
+    lane_full,
     skipped,
     stopped,
 )
+from laneway.engine.flights import join, part
 from laneway.engine.live import LiveCall, LiveTurn
+from laneway.engine.nesting import permit
 from laneway.engine.services import THREAD, Services
-from laneway.facts import ApprovalAsked, CallEnded, CallQueued, CallStarted, Fact, TurnClosed
+from laneway.facts import (
+    ApprovalAsked,
+    CallEnded,
+    CallJoined,
+    CallQueued,
+    CallStarted,
+    Fact,
+    TurnClosed,
+)
 from laneway.ids import ApprovalId
+from laneway.lanes.names import is_alias, is_lane
 from laneway.lanes.requests import Request
+from laneway.lanes.table import bounded
 from laneway.outcomes import Failure, Outcome
 from laneway.policies.approvals import approval_id, digest, expiry
 from laneway.policies.questions import Decision, Question, Verdict, denied
@@ -39,6 +53,7 @@ class Step:
 
     __slots__ = (
         "facts",
+        "landed",
         "ready",
         "released",
         "scheduler",
@@ -63,6 +78,8 @@ class Step:
         """Turns in which something has ended."""
         self.released: list[LiveCall] = []
         """Calls of other runs that were granted their lanes."""
+        self.landed: list[tuple[LiveCall, LiveCall]] = []
+        """Calls of other runs that waited for one that is the same and over, with that one."""
 
     # From ready to running
 
@@ -112,7 +129,20 @@ class Step:
         return asked.digest == bound_digest(call)
 
     def judge(self, call: LiveCall) -> Verdict:
-        """Ask the policy about the call as it would run now."""
+        """Ask the policy about the call as it would run now.
+
+        What it says of a plan holds for the calls of the plan besides; once they have been
+        judged, nothing is left to be said of the call that holds them.
+        """
+        if call.plan is not None:
+            return GATHERS
+        verdict = self._verdict(call)
+        if call.part_of is not None:
+            held = self._verdict(call.part_of.call)
+            return max(verdict, held, key=lambda one: _SEVERITY.index(one.decision))
+        return verdict
+
+    def _verdict(self, call: LiveCall) -> Verdict:
         assert call.tool is not None
         spec = call.tool.spec
         question = Question(
@@ -183,13 +213,48 @@ class Step:
         self.facts.append(CallQueued(call=record.id, rule=rule, claims=final))
         self.ask_for_lanes(call)
 
-    def ask_for_lanes(self, call: LiveCall) -> None:
-        """Enter the queues of all its lanes at once."""
+    def ask_for_lanes(self, call: LiveCall, *, waited: bool = False) -> None:
+        """Enter the queues of all its lanes at once.
+
+        Args:
+            call: that is QUEUED.
+            waited: whether it has been in them before: then none of them is too full for it.
+        """
         if call.turn.parked:
             return
-        request = call.request = self.services.lanes.request(call.claims, call)
+        leader = join(call, self.services.flights)
+        if leader is not None:
+            self.facts.append(CallJoined(call=call.id, leader=leader.called))
+            return
+        request = self.services.lanes.request(
+            call.claims,
+            call,
+            now=self.services.clock.monotonic(),
+            priority=self._priority(call),
+            parent=permit(call.turn),
+            refusable=not (waited or call.attempt),
+        )
+        if request.refused:
+            self.refuse(call, request)
+            return
+        if request.full:
+            crowd = self.services.lanes.crowd(request.full)
+            self.end(call, State.FAILED, lane_full(request.full, *crowd))
+            return
+        call.request = request
         if request.granted:
             self.start(call)
+        elif call.turn.seats is not None and self.services.lanes.lets_several_in(request):
+            call.turn.seats.wait(call)
+
+    def _priority(self, call: LiveCall) -> int:
+        own = 0 if call.tool is None else call.tool.spec.priority
+        return bounded(self.scheduler.priority + own)
+
+    def refuse(self, call: LiveCall, request: Request[LiveCall]) -> None:
+        """End a call that could only wait for itself."""
+        call.request = None
+        self.end(call, State.FAILED, deadlocked([owner.called for owner in request.cycle]))
 
     def start(self, call: LiveCall) -> None:
         """The call holds all its claims, and a thread if it needs one: announce its start."""
@@ -236,9 +301,35 @@ class Step:
         self.turns.append(turn)
         if body_stopped:
             self.give_back(call)
+        if call.flight is not None:
+            self._land(call)
         self.free(call)
         if body_stopped and state is not State.UNCERTAIN:
             call.drop()
+
+    def _land(self, call: LiveCall) -> None:
+        """Let those go on who waited for this call as the same as theirs."""
+        for follower in part(call, self.services.flights):
+            if follower.scheduler is self.scheduler:
+                self.land(follower, call)
+            else:
+                self.landed.append((follower, call))
+
+    def land(self, follower: LiveCall, leader: LiveCall) -> None:
+        """The call that this one waited for is over: take its success, or do without."""
+        if follower.state is not State.QUEUED or follower.told is not None:
+            return
+        if leader.state is State.SUCCEEDED:
+            assert leader.outcome is not None
+            self.end(follower, State.SUCCEEDED, leader.outcome)
+        else:
+            self.ask_for_lanes(follower)
+
+    def leave_flight(self, call: LiveCall) -> None:
+        """The run of a call can go on no more: who waits for it in another one does without."""
+        for follower in part(call, self.services.flights):
+            if follower.scheduler is not self.scheduler:
+                self.landed.append((follower, call))
 
     def end_told(self, call: LiveCall, told: Told, *, still_running: bool = False) -> None:
         """End a started call that was told to stop."""
@@ -262,6 +353,16 @@ class Step:
         """Free the lanes of a call whose body has stopped, or leave their queues."""
         self.give_back_thread(call)
         request, call.request = call.request, None
+        if request is None:
+            return
+        if request.children:  # Its nested calls have not stopped: they give it back.
+            self.services.leaving.add(request)
+        else:
+            self._release(request)
+
+    def let_go(self, call: LiveCall) -> None:
+        """Free the lanes of a call whose body has not stopped; what it comes to frees nothing."""
+        request, call.request = call.request, None
         if request is not None:
             self._release(request)
 
@@ -274,11 +375,17 @@ class Step:
     def _release(self, request: Request[LiveCall]) -> None:
         lanes = self.services.lanes
         self.pass_on(lanes.release(request) if request.granted else lanes.withdraw(request))
+        above = request.parent
+        if above is not None and not above.children and above in self.services.leaving:
+            self.services.leaving.discard(above)
+            self._release(above)
 
     def pass_on(self, granted: Sequence[Request[LiveCall]]) -> None:
         """Start whoever has been granted its lanes; those of other runs have steps of their own."""
         for request in granted:
             owner = request.owner
+            if owner.turn.seats is not None and request is owner.request:
+                owner = owner.turn.seats.take(owner)
             if owner.scheduler is self.scheduler:
                 self.start(owner)
             else:
@@ -328,6 +435,8 @@ class Step:
             while self.skips:
                 self._skip(*self.skips.pop())
             ready, self.ready = self.ready, []
+            if len(ready) > 1 and (seats := ready[0].turn.seats) is not None:
+                ready = seats.longest_first(ready)
             if self.scheduler.leaving:
                 continue  # Parked: they stay PENDING, for whoever takes the run up.
             for call in ready:
@@ -343,15 +452,24 @@ class Step:
                 self.facts.append(TurnClosed(turn=turn.number))
 
 
-def bound_digest(call: LiveCall) -> str:
-    """What an approval of this call binds: tool, version, exact arguments, claims.
+GATHERS = Verdict(Decision.ALLOW, "plan", "each call of the plan is judged on its own")
+_SEVERITY = (Decision.ALLOW, Decision.ASK, Decision.DENY)
 
-    But for the claim on its run, which only says what may run beside it.
+
+def bound_digest(call: LiveCall) -> str:
+    """What an approval of this call binds: tool, version, exact arguments, what it touches.
+
+    So not the claims on its run and on lanes, which only say what may run beside it, nor what its
+    files are beside their names, which comes and goes with their links.
     """
     record = call.record
     version = record.tool_version if call.tool is None else call.tool.spec.version
     run = call.scheduler.alone_in_run.resource
-    claims = [claim for claim in call.claims if claim.resource != run]
+    claims = [
+        claim
+        for claim in call.claims
+        if claim.resource != run and not is_lane(claim.resource) and not is_alias(claim.resource)
+    ]
     return digest(record.tool, version, call.arguments, claims)
 
 

@@ -1,16 +1,18 @@
 """One answer of the model and what became of its calls, as the host sees it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from laneway.engine.critical import CriticalPath, path_of
 from laneway.engine.graph import digraph
 from laneway.engine.kinds import is_object
 from laneway.engine.providers import format_named
 from laneway.engine.providers.reply import Answer
 from laneway.errors import TurnNotReadyError, UnknownCallError
+from laneway.ids import CallId
 from laneway.journal.fold import CallView, RunView, TurnView, open_calls
 from laneway.outcomes import Outcome
 from laneway.states import State
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     import networkx as nx
 
     from laneway.engine.run import Run
-    from laneway.ids import CallId
 
 
 class Turn:
@@ -36,16 +37,27 @@ class Turn:
         return self._view.number
 
     @property
+    def key(self) -> str:
+        """The host's name for the answer; the provider's message id where it gave none."""
+        return self._view.key
+
+    @property
     def calls(self) -> Sequence[CallView]:
-        """The calls in request order, each with state, outcome and times; not to be changed."""
+        """The calls in request order, each with state, outcome and times; not to be changed.
+
+        Those of a plan stand behind the call that holds them, which is their record's `parent`.
+        """
         return self._view.calls
 
     @property
     def outcomes(self) -> dict[str, Outcome]:
-        """The outcomes so far, by the provider's ids of the calls; copies, yours to change."""
+        """The outcomes so far, by the provider's ids of the calls; copies, yours to change.
+
+        Those of a plan's calls are in the result of the call that holds them.
+        """
         return {
             call.record.provider_id: deepcopy(call.outcome)
-            for call in self._view.calls
+            for call in asked_for(self._view)
             if call.outcome is not None
         }
 
@@ -56,8 +68,11 @@ class Turn:
 
     @property
     def open_calls(self) -> list[str]:
-        """What stands in the way of the messages: the provider's ids of calls, in request order."""
-        return [call.record.provider_id for call in unfinished(self._view)]
+        """What stands in the way of the messages: the provider's ids of calls, in request order.
+
+        A call of a plan has that of the plan before its own: `call_7/a`.
+        """
+        return open_names(self._view)
 
     @property
     def messages(self) -> list[dict[str, Any]]:
@@ -75,8 +90,16 @@ class Turn:
         """The DAG: nodes are Laneway's call ids, edges carry `reason` and `detail`."""
         return digraph([call.id for call in self._view.calls], self._view.edges)
 
+    def critical_path(self) -> CriticalPath:
+        """What the end of the turn waits for: measured once all calls have ended, else estimated.
+
+        Times are of the driver's clock: those of a turn that was begun on another machine, or
+        before this one was restarted, are not comparable.
+        """
+        return path_of(self._view, self._run.expect)
+
     def call(self, name: str) -> CallView:
-        """Find a call by Laneway's own name or by the provider's id.
+        """Find a call by Laneway's own name or by the provider's id; `call_7/a` is in a plan.
 
         Raises:
             UnknownCallError: the turn has no such call.
@@ -91,11 +114,11 @@ class Turn:
         return self._find(name) is not None
 
     def _find(self, name: str) -> CallView | None:
-        for own in (True, False):
-            for call in self._view.calls:
-                if name == (call.id if own else call.record.provider_id):
-                    return call
-        return None
+        calls = {call.id: call for call in self._view.calls}
+        if name in calls:
+            return calls[CallId(name)]
+        named = [call for call in calls.values() if name == host_name(call, calls)]
+        return named[0] if len(named) == 1 else None
 
     async def wait(self) -> None:
         """Wait until no call moves by itself any more; humans are waited for.
@@ -116,7 +139,8 @@ class Turn:
     def __repr__(self) -> str:
         """Name the turn and how far it is."""
         state = "ready" if self.ready else f"open: {', '.join(self.open_calls)}"
-        return f"<Turn {self.number} of run {self._run.id!r}, {len(self.calls)} calls, {state}>"
+        count = len(asked_for(self._view))
+        return f"<Turn {self.number} of run {self._run.id!r}, {count} calls, {state}>"
 
 
 def unfinished(turn: TurnView) -> list[CallView]:
@@ -127,6 +151,23 @@ def unfinished(turn: TurnView) -> list[CallView]:
     return open_calls(turn) or uncertain
 
 
+def open_names(turn: TurnView) -> list[str]:
+    """What a host calls the unfinished calls."""
+    calls = {call.id: call for call in turn.calls}
+    return [host_name(call, calls) for call in unfinished(turn)]
+
+
+def asked_for(turn: TurnView) -> list[CallView]:
+    """The calls that the model asked for by themselves: each of them is answered."""
+    return [call for call in turn.calls if call.record.parent is None]
+
+
+def host_name(call: CallView, calls: Mapping[CallId, CallView]) -> str:
+    """What a host calls a call: the provider's id, below that of the call that it is part of."""
+    name, parent = call.record.provider_id, call.record.parent
+    return name if parent is None else f"{host_name(calls[parent], calls)}/{name}"
+
+
 def rendered(turn: TurnView) -> list[dict[str, Any]]:
     """A closed turn's messages in its provider's form, the host's own to change.
 
@@ -134,7 +175,7 @@ def rendered(turn: TurnView) -> list[dict[str, Any]]:
     """
     answers = [
         Answer(id=call.record.provider_id, name=call.record.tool, outcome=call.outcome)
-        for call in turn.calls
+        for call in asked_for(turn)
         if call.outcome is not None
     ]
     return format_named(turn.provider).render(_COPY(_ENCODE(turn.message)), answers)

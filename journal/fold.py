@@ -20,6 +20,7 @@ from laneway.facts import (
     ApprovalAsked,
     AttemptEnded,
     CallEnded,
+    CallJoined,
     CallQueued,
     CallSettled,
     CallStarted,
@@ -51,6 +52,8 @@ class CallView(msgspec.Struct, eq=False):
     claims: tuple[Claim, ...] | None = None
     """The final claims, where they differ from the recorded ones."""
     approval: "ApprovalView | None" = None
+    joined: str = ""
+    """The call that it waited for last, as one that is the same: `run/t1.2`."""
     queued: float | None = None
     started: float | None = None
     ended: float | None = None
@@ -177,6 +180,8 @@ class RunView:
             case AttemptEnded() as fact:
                 call = self.calls[fact.call]
                 call.state = move(call.state, State.BACKING_OFF)
+            case CallJoined() as fact:
+                self.calls[fact.call].joined = fact.leader
             case HolderStopped() as fact:
                 call = self.calls[fact.call]
                 call.stuck = False

@@ -27,7 +27,7 @@ class ClaimsCondition(msgspec.Struct, frozen=True):
 
 
 _PATTERN = re.compile(r"(?:(read|write)\s+)?([a-z][a-z0-9+.-]*):(\S.*)?")
-_OF_THE_SCHEDULER = ("lane:", "run:")
+_OF_THE_SCHEDULER = ("lane:", "run:", "inode:")
 _LEVELS_MAX = 64
 _BELOW = f"(?:/{ANYTHING})?"
 
@@ -42,7 +42,7 @@ def claims_condition(patterns: Sequence[str], /, *, grants: bool) -> ClaimsCondi
     Args:
         patterns: At least one.
         grants: The rule grants: each claim must be covered, and there must be one. Claims on
-            `lane:` and `run:`, by which the scheduler keeps order, need no cover.
+            `lane:`, `run:` and `inode:`, by which the scheduler keeps order, need no cover.
 
     Raises:
         ValueError: a pattern cannot be read, or could never fit a canonical resource.

@@ -1,15 +1,16 @@
-"""The command line: `laneway demo | run | show | runs | resume | bench`.
+"""The command line: `laneway demo | run | plan | show | runs | lanes | resume | bench`.
 
     app         the commands, their options, and what becomes of errors
     demo*       an agent repairs a project, from recorded answers of a model
-    plans       a plan from a file, run and taken up again
+    plans       a plan from a file: foreseen, run, and taken up again
     resuming    the function that a run names, found and called
     journals    which file is meant, and what is read from it
-    shown       a run as data (`--json`) ─▶ tree
+    shown       a run as data (`--json`) ─▶ tree; its times from moments
+    lanes*      who holds what in running engines ◀─ standing ◀─ leased (the file, read only)
     progress    what happens while it happens ◀─ stores (around the journal's Protocol)
 
-Exit codes: 0, all is well; 1, calls of the run did not succeed, or it has an open turn; 2, what was
-given cannot be used, and nothing was begun; 130, interrupted.
+Exit codes: 0, all is well; 1, calls of the run did not succeed, or it has an open turn, or calls of
+a plan would not run; 2, what was given cannot be used, and nothing was begun; 130, interrupted.
 """
 
 import sys

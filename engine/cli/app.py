@@ -3,8 +3,11 @@
 import asyncio
 import secrets
 import shlex
+import shutil
 import sys
 import tempfile
+import time
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -14,13 +17,16 @@ from typer.core import TyperGroup
 
 from laneway.engine.cli import demo as demonstration
 from laneway.engine.cli import journals, plans
+from laneway.engine.cli.lanes import read_lanes
+from laneway.engine.cli.lanes_shown import ShownLanes
+from laneway.engine.cli.lanes_table import next_look, table_lines, watch_lanes
 from laneway.engine.cli.progress import Progress
 from laneway.engine.cli.resuming import carry_on_of
 from laneway.engine.cli.shown import ShownRun, show_run, workspace_of
 from laneway.engine.cli.stores import CrashingStore, ObservedStore
 from laneway.engine.cli.terminal import Terminal, program
 from laneway.engine.cli.tree import result_lines, tree_lines
-from laneway.errors import LanewayError
+from laneway.errors import LanewayError, UsageError
 from laneway.journal.sqlite import SqliteStore
 from laneway.journal.store import JournalStore
 
@@ -58,6 +64,15 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document, and
 Journal = Annotated[
     Path | None,
     typer.Option(help="The journal's file; $LANEWAY_JOURNAL, else ./laneway.db, if not given."),
+]
+PlanFile = Annotated[Path, typer.Argument(metavar="PLAN.json", help="Calls, and what each needs.")]
+ToolsName = Annotated[str, typer.Option(help="module or module:attribute with the tools.")]
+PolicyFile = Annotated[Path | None, typer.Option(help="A TOML file of rules.")]
+Mode = Annotated[str, typer.Option(help="build, plan, or a mode of the policy.")]
+Workspace = Annotated[Path, typer.Option(help="The folder that relative file names start from.")]
+LaneLimits = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=N", help="How many calls a lane takes at once; repeatable."),
 ]
 RunName = Annotated[str, typer.Argument(metavar="RUN", help="The name of a run.")]
 
@@ -116,21 +131,16 @@ def demo(
 
 @app.command("run")
 def run_(  # noqa: PLR0913, PLR0917 - typer makes an option of each parameter
-    plan: Annotated[Path, typer.Argument(metavar="PLAN.json", help="Calls, and what each needs.")],
-    tools: Annotated[str, typer.Option(help="module or module:attribute with the tools.")],
+    plan: PlanFile,
+    tools: ToolsName,
     journal: Journal = None,
     run: Annotated[
         str, typer.Option(help="A name for the run; made from the plan's if not given.")
     ] = "",
-    policy: Annotated[Path | None, typer.Option(help="A TOML file of rules.")] = None,
-    mode: Annotated[str, typer.Option(help="build, plan, or a mode of the policy.")] = "build",
-    workspace: Annotated[
-        Path, typer.Option(help="The folder that relative file names start from.")
-    ] = Path(),
-    lanes: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=N", help="How many calls a lane takes at once; repeatable."),
-    ] = None,
+    policy: PolicyFile = None,
+    mode: Mode = "build",
+    workspace: Workspace = Path(),
+    lanes: LaneLimits = None,
     yes: Annotated[bool, typer.Option("--yes", help="Grant whatever the policy asks.")] = False,
     json: Json = False,
 ) -> None:
@@ -141,21 +151,44 @@ def run_(  # noqa: PLR0913, PLR0917 - typer makes an option of each parameter
     terminal = Terminal(json=json)
     file = journals.journal_path(journal)
     name = run or f"{plan.stem}-{secrets.token_hex(3)}"
-    settings = plans.PlanSettings(
-        plan=plans.read_plan(plan),
-        tools=tools,
-        folder=str(Path.cwd()),
-        workspace=str(plans.existing_folder(workspace)),
-        policy=str(policy.resolve()) if policy else "",
-        lanes=dict(map(plans.lane_limit, lanes or ())),
-        yes=yes,
-        mode=mode,
-    )
+    settings = plans.settings_of(plan, tools, policy, mode, workspace, lanes or (), yes=yes)
     asyncio.run(plans.check_plan(settings))
     journals.refuse_known(file, name)
     store = observed(SqliteStore(file), terminal, settings.workspace)
     asyncio.run(plans.run_plan(settings, name, store))
     finish(terminal, shown_run(file, name))
+
+
+@app.command("plan")
+def plan_(  # noqa: PLR0913, PLR0917 - typer makes an option of each parameter
+    plan: PlanFile,
+    tools: ToolsName,
+    journal: Annotated[
+        Path | None,
+        typer.Option(help="A journal to learn durations from, if not the one that `run` would use"),
+    ] = None,
+    policy: PolicyFile = None,
+    mode: Mode = "build",
+    workspace: Workspace = Path(),
+    lanes: LaneLimits = None,
+    json: Json = False,
+    mermaid: Annotated[
+        bool, typer.Option("--mermaid", help="Print a Mermaid flowchart, and nothing else.")
+    ] = False,
+) -> None:
+    """Show what would become of a plan: order, conflicts, verdicts, times. Nothing is run.
+
+    Exit code 1: some calls would not run, since they have a fault or are denied.
+    """
+    if json and mermaid:
+        raise UsageError("--json and --mermaid are two forms of one answer; choose one")
+    terminal = Terminal(json=json)
+    settings = plans.settings_of(plan, tools, policy, mode, workspace, lanes or ())
+    preview = asyncio.run(plans.foresee(settings, plans.earlier_runs(journal)))
+    shown = preview.to_mermaid() if mermaid else str(preview)
+    terminal.say_all(shown.splitlines())
+    terminal.give(preview)
+    raise typer.Exit(0 if preview.sound else 1)
 
 
 @app.command()
@@ -195,6 +228,43 @@ def runs(journal: Journal = None, json: Json = False) -> None:
         opened = datetime.fromtimestamp(entry.opened_wall).astimezone()
         terminal.say(f"{entry.run}  {entry.facts} facts  opened {opened:%Y-%m-%d %H:%M:%S %z}")
     terminal.give(entries)
+
+
+@app.command("lanes")
+def lanes_(
+    journal: Journal = None,
+    run: Annotated[str, typer.Option(help="Only the lanes that calls of this run use.")] = "",
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Look again each second, until Ctrl-C.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Show the lanes of the engines at work: who holds them, and who waits for whom.
+
+    Reads the journal, which can be one commit behind them, and disturbs nobody. Limits of lanes are
+    in no journal, but for those that `laneway run` was given.
+    """
+    if watch and json:
+        raise UsageError(
+            "--watch shows lanes to people; a program calls --json as often as it likes"
+        )
+    terminal = Terminal(json=json)
+    file = journals.journal_path(journal)
+    seen = sys.stdout.isatty()
+
+    def read() -> ShownLanes:
+        return read_lanes(file, run, now_wall=time.time())
+
+    def say(shown: ShownLanes) -> None:
+        terminal.say_all(table_lines(shown, width=shutil.get_terminal_size()[0] if seen else None))
+
+    if watch:
+        with suppress(KeyboardInterrupt):
+            watch_lanes(read, say, next_look, clear=seen)
+        return
+    shown = read()
+    say(shown)
+    terminal.give(shown)
 
 
 @app.command(

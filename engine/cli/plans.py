@@ -8,22 +8,26 @@ import asyncio
 import importlib
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
 import msgspec
 
+from laneway.engine.cli import journals
 from laneway.engine.cli.answering import answered, whom_to_ask
 from laneway.engine.cli.stores import ObservedStore
 from laneway.engine.engine import Engine
+from laneway.engine.foreseen import Preview
 from laneway.engine.tools import Tool, load_tools
 from laneway.errors import PayloadError, PlanError, UsageError
 from laneway.facts import ApprovalAsked, Row
+from laneway.journal.fold import RunView, fold
 from laneway.journal.store import JournalStore
 from laneway.outcomes import Failure
 
 RESUME_WITH = "laneway.engine.cli.plans:carry_on"
+RUNS_LEARNT_FROM = 20
 
 
 class PlanSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +45,34 @@ class PlanSettings(msgspec.Struct, frozen=True, kw_only=True):
     yes: bool = False
     """Whatever a policy asks is granted."""
     mode: str = "build"
+
+
+def settings_of(
+    plan: Path,
+    tools: str,
+    policy: Path | None,
+    mode: str,
+    workspace: Path,
+    lanes: Iterable[str],
+    *,
+    yes: bool = False,
+) -> PlanSettings:
+    """Read what was given on the command line.
+
+    Raises:
+        PayloadError: the plan cannot be read.
+        UsageError: a folder or a lane's limit is none.
+    """
+    return PlanSettings(
+        plan=read_plan(plan),
+        tools=tools,
+        folder=str(Path.cwd()),
+        workspace=str(existing_folder(workspace)),
+        policy=str(policy.resolve()) if policy else "",
+        lanes=dict(map(lane_limit, lanes)),
+        yes=yes,
+        mode=mode,
+    )
 
 
 def read_plan(path: Path) -> dict[str, Any]:
@@ -101,9 +133,7 @@ async def check_plan(settings: PlanSettings) -> None:
         PlanError: it has faults; all are named.
         LanewayError: tools, policy or lanes cannot be used.
     """
-    async with make_engine(settings, None) as engine:
-        engine.services.policy.mode(settings.mode)
-        preview = await engine.plan(settings.plan, mode=settings.mode)
+    preview = await foresee(settings)
     faults = [
         f"{call.name} ({call.tool}): {call.outcome.message}"
         for call in preview.calls
@@ -111,6 +141,39 @@ async def check_plan(settings: PlanSettings) -> None:
     ]
     if faults:
         raise PlanError(faults)
+
+
+async def foresee(settings: PlanSettings, learnt: Iterable[RunView] = ()) -> Preview:
+    """Say what would become of a plan, without a journal and without running anything.
+
+    Args:
+        settings: as for a run of it.
+        learnt: runs that tell how long calls take, the oldest first.
+
+    Raises:
+        LanewayError: the plan cannot be read; tools, policy or lanes cannot be used.
+    """
+    async with make_engine(settings, None) as engine:
+        engine.services.policy.mode(settings.mode)
+        for view in learnt:
+            engine.durations.learn_from(view)
+        return await engine.plan(settings.plan, mode=settings.mode)
+
+
+def earlier_runs(given: Path | None) -> list[RunView]:
+    """The last runs of a journal, the oldest first, to learn from how long calls take.
+
+    Args:
+        given: a journal's file; None for the one that would be written to, if there is one.
+
+    Raises:
+        JournalError: the journal cannot be read, or one that was given is not there.
+    """
+    path = journals.journal_path(given)
+    if given is None and not (path.exists() and path.stat().st_size):
+        return []
+    names = [entry.run for entry in journals.list_runs(path)[:RUNS_LEARNT_FROM]]
+    return [fold(name, journals.read_run(path, name)) for name in reversed(names)]
 
 
 async def carry_on(journal: JournalStore, run: str, settings: Any) -> None:

@@ -14,6 +14,7 @@ from laneway.facts import (
     ApprovalAsked,
     AttemptEnded,
     CallEnded,
+    CallJoined,
     CallQueued,
     CallSettled,
     CallStarted,
@@ -77,6 +78,8 @@ class Progress:
                 )
             case CallQueued():
                 pass
+            case CallJoined(call=call, leader=leader):
+                yield self._line("·", view.calls[call], f"waits for the same call {leader}")
             case CallStarted(call=call, attempt=attempt):
                 again = f"attempt {attempt}, " if attempt > 1 else ""
                 yield self._line(

@@ -3,13 +3,17 @@
 Reads the rows of a run; feeds `tree` and every `--json`.
 """
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from laneway.calls import Edge
-from laneway.facts import CallEnded, CallStarted, Driver, Row, RunOpened, RunTaken, TurnSubmitted
+from laneway.engine.cli.moments import Moments
+from laneway.engine.critical import CriticalPath
+from laneway.engine.durations import Durations
+from laneway.facts import Row
 from laneway.ids import CallId, RunId
 from laneway.journal.fold import CallView, RunView, TurnView
 from laneway.outcomes import Outcome
@@ -33,6 +37,8 @@ class ShownCall(msgspec.Struct, frozen=True, kw_only=True):
     """Laneway's own name."""
     id: str
     """The provider's."""
+    parent: str
+    """The call that it is part of, or empty."""
     tool: str
     arguments: Any
     state: str
@@ -58,7 +64,10 @@ class ShownTurn(msgspec.Struct, frozen=True, kw_only=True):
     turn: int
     provider: str
     closed: bool
+    critical_path: CriticalPath
+    """What its end waited for; of an open turn an estimate from what the run's calls took."""
     calls: list[ShownCall]
+    """In request order; what is part of a call stands behind it."""
 
 
 class ShownRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,11 +96,14 @@ def show_run(run: str, rows: Sequence[Row]) -> ShownRun:
         DamagedJournalError: facts are missing.
     """
     view = RunView(RunId(run))
-    moments = _Moments()
+    moments = Moments()
     for row in rows:
         view.apply(row)
         moments.note(row)
-    turns = [_turn(turn, moments) for turn in view.turns]
+    durations = Durations()
+    durations.learn_from(view)
+    parts = _parts(view)
+    turns = [_turn(turn, parts, moments, durations) for turn in view.turns]
     finished = view.open_turn is None
     return ShownRun(
         run=run,
@@ -116,71 +128,42 @@ def workspace_of(run: ShownRun) -> str:
             return ""
 
 
-class _Moment(msgspec.Struct, frozen=True):
-    wall: float
-    mono: float
-    boot: str
+_Parts = Mapping[CallId, Sequence[CallView]]
 
 
-class _Moments:
-    """When the calls were asked for, started and ended, each on the clock of its driver."""
-
-    def __init__(self) -> None:
-        self.drivers = 0
-        self._boot = ""
-        self._asked: dict[CallId, _Moment] = {}
-        self._started: dict[CallId, _Moment] = {}
-        self._ended: dict[CallId, _Moment] = {}
-
-    def note(self, row: Row) -> None:
-        moment = _Moment(row.wall, row.mono, self._boot)
-        match row.fact:
-            case RunOpened(driver=driver) | RunTaken(driver=driver):
-                self._driven(driver)
-            case TurnSubmitted(calls=calls):
-                self._asked.update((call.id, moment) for call in calls)
-            case CallStarted(call=call):
-                self._started[call] = moment
-            case CallEnded(call=call):
-                self._ended[call] = moment
-            case _:
-                pass
-
-    def waited(self, call: CallId) -> float | None:
-        return _between(self._asked.get(call), self._started.get(call))
-
-    def took(self, call: CallId) -> float | None:
-        return _between(self._started.get(call), self._ended.get(call))
-
-    def _driven(self, driver: Driver) -> None:
-        self.drivers += 1
-        # Monotonic clocks agree within one boot of one host; where that is unknown, within one
-        # driver.
-        self._boot = f"{driver.host} {driver.boot}" if driver.boot else str(self.drivers)
+def _parts(view: RunView) -> _Parts:
+    """Find the calls that are part of another, by that other."""
+    parts: defaultdict[CallId, list[CallView]] = defaultdict(list)
+    for call in view.calls.values():
+        if call.record.parent is not None:
+            parts[call.record.parent].append(call)
+    return parts
 
 
-def _between(first: _Moment | None, last: _Moment | None) -> float | None:
-    if first is None or last is None:
-        return None
-    if first.boot == last.boot:
-        return max(last.mono - first.mono, 0.0)
-    return max(last.wall - first.wall, 0.0)
+def _ordered(turn: TurnView, parts: _Parts) -> Iterator[CallView]:
+    pending = [call for call in reversed(turn.calls) if call.record.parent is None]
+    while pending:
+        call = pending.pop()
+        yield call
+        pending += reversed(parts.get(call.id, ()))
 
 
-def _turn(turn: TurnView, moments: _Moments) -> ShownTurn:
+def _turn(turn: TurnView, parts: _Parts, moments: Moments, durations: Durations) -> ShownTurn:
     return ShownTurn(
         turn=turn.number,
         provider=turn.provider,
         closed=turn.closed,
-        calls=[_call(call, turn.edges, moments) for call in turn.calls],
+        critical_path=moments.critical_path(turn, durations),
+        calls=[_call(call, turn.edges, moments) for call in _ordered(turn, parts)],
     )
 
 
-def _call(call: CallView, edges: Sequence[Edge], moments: _Moments) -> ShownCall:
+def _call(call: CallView, edges: Sequence[Edge], moments: Moments) -> ShownCall:
     record = call.record
     return ShownCall(
         call=call.id,
         id=record.provider_id,
+        parent=record.parent or "",
         tool=record.tool,
         arguments=record.arguments,
         state=call.state,

@@ -19,11 +19,14 @@ from laneway.effects import Effect
 from laneway.engine.context import ToolContext
 from laneway.engine.engine import Engine, Status
 from laneway.engine.failing import ToolFailed
+from laneway.engine.planning import plan_tool
 from laneway.engine.run import Run
 from laneway.engine.services import Limits
 from laneway.engine.tools import Bound, Tool, tool
 from laneway.engine.turn import Turn
 from laneway.errors import LanewayError
+from laneway.lanes.lane import Lane, Rate
+from laneway.lanes.statistics import LaneStatus
 from laneway.outcomes import Code, Failure, Happened, Outcome, Success
 from laneway.policies.questions import Decision
 from laneway.policies.rules import Policy, Rule
@@ -41,10 +44,13 @@ __all__ = [
     "Engine",
     "Failure",
     "Happened",
+    "Lane",
+    "LaneStatus",
     "LanewayError",
     "Limits",
     "Outcome",
     "Policy",
+    "Rate",
     "Rule",
     "Run",
     "State",
@@ -55,5 +61,6 @@ __all__ = [
     "ToolFailed",
     "Turn",
     "__version__",
+    "plan_tool",
     "tool",
 ]

@@ -38,11 +38,13 @@ class Referring(StrEnum):
     """A plan: a name that no call has is a fault."""
     FIRST = "first"
     """A labelled plan: strict, and a field of a list means that of its first element."""
+    LITERAL = "literal"
+    """A call that a tool's body makes: its arguments are values, and no text in them refers."""
 
     @property
     def strict(self) -> bool:
         """Whether a name that no call has is a fault."""
-        return self is not Referring.KNOWN
+        return self in (Referring.STRICT, Referring.FIRST)
 
 
 class Edge(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -73,3 +75,5 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     """Digest of the tool's schema and declarations when the call was asked for."""
     claims: tuple[Claim, ...] = ()
     """Widened where a reference stands in the template."""
+    parent: CallId | None = None
+    """The call that it is part of: its result goes to that call, never to the model."""

@@ -118,6 +118,14 @@ class CallQueued(Recorded, frozen=True, kw_only=True, tag="call_queued"):
     """The final claims, where references narrowed the recorded ones."""
 
 
+class CallJoined(Recorded, frozen=True, kw_only=True, tag="call_joined"):
+    """The call stays QUEUED for one that is the same and under way, and takes no lane."""
+
+    call: CallId
+    leader: str
+    """The call that it waits for, as `run/t1.2`."""
+
+
 class CallStarted(Recorded, frozen=True, kw_only=True, tag="call_started"):
     """The call is RUNNING. Written before the body is touched, so that a crash leaves a trace."""
 
@@ -171,6 +179,7 @@ Fact = (
     | ApprovalAsked
     | ApprovalAnswered
     | CallQueued
+    | CallJoined
     | CallStarted
     | AttemptEnded
     | CallEnded

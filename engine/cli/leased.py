@@ -1,0 +1,84 @@
+"""The runs of a journal that have a driver, read beside it: nothing is locked, made or written.
+
+A connection that may not write reads a snapshot of the file; the driver's writer never waits for
+it. Feeds `lanes`.
+"""
+
+import asyncio
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+
+from laneway.engine.cli.journals import existing
+from laneway.errors import JournalError, UnknownRunError
+from laneway.facts import Driver, Row
+from laneway.ids import RunId
+from laneway.journal.codec import Kept, decode_rows
+from laneway.journal.faults import fault
+from laneway.journal.migrate import examine
+from laneway.journal.statements import STATEMENTS
+
+
+class LeasedRun(msgspec.Struct, frozen=True):
+    """A run that somebody drives, or died driving."""
+
+    run: RunId
+    driver: Driver
+    beat_wall: float
+    """Unix seconds of the driver's last sign of life."""
+    rows: Sequence[Row]
+
+
+def leased_runs(path: Path, run: str = "") -> list[LeasedRun]:
+    """Read all runs that have a driver, in the order in which they were opened.
+
+    Args:
+        path: of the journal.
+        run: one that must be in it, driven or not; empty for none.
+
+    Raises:
+        UnknownRunError: the journal has no such run.
+        JournalError: it is not there, foreign, newer, damaged, or cannot be read.
+    """
+    examine(existing(path))
+    try:
+        with closing(sqlite3.connect(_uri(path), uri=True, isolation_level=None)) as connection:
+            connection.execute("BEGIN")
+            names = [RunId(name) for name, *_ in connection.execute(STATEMENTS["runs"])]
+            found = [one for name in reversed(names) for one in _leased(connection, name)]
+    except sqlite3.Error as error:
+        raise fault(path, "could not be read", error) from error
+    if run and run not in names:
+        raise UnknownRunError(run, names)
+    return asyncio.run(_decoded(found))
+
+
+def _uri(path: Path) -> str:
+    # Whoever has the file open keeps a log beside it. Where there is none, nobody writes, and an
+    # ordinary connection would make one that it could not remove.
+    file = path.resolve()
+    logged = file.with_name(f"{file.name}-wal").exists()
+    return f"{file.as_uri()}?{'mode=ro' if logged else 'immutable=1'}"
+
+
+def _leased(
+    connection: sqlite3.Connection, run: RunId
+) -> list[tuple[RunId, Driver, float, list[Kept]]]:
+    ((_, driver, beat),) = connection.execute(STATEMENTS["owner"], {"run": run})
+    if driver is None:
+        return []
+    kept: list[Kept] = connection.execute(STATEMENTS["read"], {"run": run}).fetchall()
+    try:
+        return [(run, msgspec.json.decode(driver, type=Driver), beat, kept)]
+    except msgspec.MsgspecError as error:
+        raise JournalError(f"run {run!r}: its lease cannot be read ({error}): {driver}") from error
+
+
+async def _decoded(found: list[tuple[RunId, Driver, float, list[Kept]]]) -> list[LeasedRun]:
+    return [
+        LeasedRun(run, driver, beat, await decode_rows(run, kept))
+        for run, driver, beat, kept in found
+    ]

@@ -1,0 +1,181 @@
+"""One call as it was asked for, checked and ready to be put into a turn.
+
+Reads what a format has parsed; feeds admission, which puts calls into their turn and draws the
+graph, and asks for the claims again once references are resolved.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from laneway.calls import CallRecord, Referring
+from laneway.claims import Claim
+from laneway.effects import Effect
+from laneway.engine.failures import bad_claims, unread_references
+from laneway.engine.graph import Node
+from laneway.engine.live import LiveCall, LivePlan, LiveTurn
+from laneway.engine.planning import NESTED, PlanTool
+from laneway.engine.providers.reply import Asked
+from laneway.engine.references import NOTHING, Unresolved, find, unescaped
+from laneway.engine.tools import Checked, Tool
+from laneway.ids import CallId
+from laneway.lanes.names import BadResourceError
+from laneway.outcomes import Failure
+
+if TYPE_CHECKING:
+    from laneway.engine.scheduler import Scheduler
+
+
+class Taken(msgspec.Struct, frozen=True, gc=False):
+    """A call on its way into a turn."""
+
+    call: LiveCall
+    node: Node
+    failure: Failure | None
+    """A fault of its own, for which it will not run."""
+
+
+def take_in(asked: Asked, own: CallId, turn: LiveTurn, plan: LivePlan | None = None) -> Taken:
+    """Check one call.
+
+    Args:
+        asked: as the model wrote it.
+        own: Laneway's name for it.
+        turn: that it will belong to.
+        plan: that it is part of, if it is.
+    """
+    scheduler = turn.scheduler
+    tools = scheduler.services.tools
+    tool = tools.get(asked.name)
+    scope = turn if plan is None else plan
+    references = NOTHING
+    checked: Checked | None = None
+    failure = asked.fault
+    arguments: Any = asked.arguments
+    claims: tuple[Claim, ...] = ()
+    effect = tool.spec.effect if tool is not None else Effect.EXTERNAL
+    if failure is None and tool is None:
+        failure = tools.unknown(asked.name)
+    if failure is None and plan is not None and isinstance(tool, PlanTool):
+        failure = NESTED
+    if failure is None and tool is not None:
+        assert asked.arguments is not None
+        if scope.referring is not Referring.LITERAL:
+            literal = tool.spec.literal
+            references = find(asked.arguments, scope.names, scope.referring, literal=literal)
+        known = asked.arguments
+        if references.escaped:
+            known = unescaped(known, references, scope.names, scope.referring)
+        outcome = (
+            tool.check(known) if references is NOTHING else _check_known(tool, known, references)
+        )
+        if isinstance(outcome, Failure):
+            failure = asked.cut or outcome
+        else:
+            arguments = outcome.arguments
+            if not references.references:
+                checked = outcome
+                if tool.spec.effect_of:
+                    effect = tool.effect_of(arguments)
+            found = claims_of(tool, arguments, references, scheduler)
+            if isinstance(found, Failure):
+                failure = found
+            else:
+                claims = found
+    record = CallRecord(
+        id=own,
+        provider_id=asked.id,
+        tool=asked.name,
+        arguments=_as_written(arguments, asked, references),
+        text=asked.text,
+        effect=effect,
+        idempotent=effect.changes_nothing or (tool is not None and tool.spec.idempotent),
+        tool_version=tool.spec.version if tool is not None else "",
+        claims=claims,
+        parent=None if plan is None else plan.call.id,
+    )
+    call = LiveCall(
+        record=record,
+        name=asked.id,
+        tool=tool,
+        turn=turn,
+        scheduler=scheduler,
+        claims=claims,
+        arguments=arguments,
+        checked=checked,
+        part_of=plan,
+    )
+    node = Node(
+        id=own,
+        name=asked.id,
+        needs=asked.needs,
+        after=asked.after,
+        data=tuple((one.source, one.path) for one in references.references),
+        claims=_conflicting(claims),
+        out=failure is not None,
+        inside=record.parent,
+    )
+    return Taken(call, node, failure)
+
+
+def claims_of(
+    tool: Tool[..., Any],
+    arguments: Mapping[str, Any],
+    references: Unresolved,
+    scheduler: "Scheduler",
+) -> tuple[Claim, ...] | Failure:
+    """All that a call takes: its run, the lanes of its tool, the resources that it names.
+
+    A tool of which nothing was said holds its run alone; so does every call of a run that the host
+    has made serial. The call of a plan takes nothing: only the calls that it holds do.
+    """
+    if isinstance(tool, PlanTool):
+        return ()
+    run = scheduler.alone_in_run if scheduler.serial else scheduler.beside_in_run
+    spec = tool.spec
+    if not spec.declared:
+        run = scheduler.alone_in_run
+    own: tuple[Claim, ...] = ()
+    joined = scheduler.services.joined
+    if joined:
+        own = joined.claims(spec.name, scheduler.log.view.run, spec.risk)
+    if tool.claims is not None:
+        names = scheduler.services.names
+        try:
+            said = (
+                tool.claims.claims(arguments, names)
+                if not references.references
+                else tool.claims.widened(arguments, references.parameters, names)
+            )
+            own = tuple(dict.fromkeys((*said, *own))) if own else said
+        except BadResourceError as error:
+            return bad_claims(str(error))
+    return (run, *own) if own else (run,)
+
+
+def _as_written(arguments: Any, asked: Asked, references: Unresolved) -> Any:
+    """The arguments for the record, in which escapes stay: whoever resumes reads them again."""
+    if not references.escaped or asked.arguments is None:
+        return arguments
+    return {
+        name: asked.arguments[name] if name in references.escaped else value
+        for name, value in arguments.items()
+    }
+
+
+def _check_known(
+    tool: Tool[..., Any], arguments: dict[str, Any], references: Unresolved
+) -> Checked | Failure:
+    if references.faults:
+        return unread_references(references.faults)
+    if not references.references:
+        return tool.check(arguments)
+    return tool.check_unresolved(arguments, references.parameters)
+
+
+def _conflicting(claims: tuple[Claim, ...]) -> tuple[Claim, ...]:
+    """Keep the claims that make edges: lanes only queue, and the run only matters to the lonely."""
+    if len(claims) <= 1:
+        return ()
+    return tuple(claim for claim in claims if not claim.resource.startswith(("lane:", "run:")))
