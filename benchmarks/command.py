@@ -13,11 +13,12 @@ from pathlib import Path
 
 import msgspec
 
+from laneway.benchmarks.grants import WAITERS, grant_costs
 from laneway.benchmarks.harness import FULL, QUICK, Pace, Subject, measure
 from laneway.benchmarks.machine import describe, disk_directory
 from laneway.benchmarks.records import Record, complaints, records
 from laneway.benchmarks.subject import laneway
-from laneway.benchmarks.table import judgement_table, machine_line, record_table
+from laneway.benchmarks.table import grant_table, judgement_table, machine_line, record_table
 from laneway.benchmarks.targets import judged
 from laneway.benchmarks.workloads import WORKLOADS, Workload
 
@@ -45,6 +46,10 @@ def main(
     """
     options = _parser(workloads).parse_args(argv)
     pace = pace or (QUICK if options.quick else FULL)
+    if options.grants:
+        costs = grant_costs(rounds=pace.least_rounds + 2, waiters=options.waiters or WAITERS)
+        print(as_json(costs) if options.json else grant_table(costs))
+        return 0
     chosen = [w for w in workloads if not options.only or w.name in options.only]
     place = disk_directory([options.directory] if options.directory else None)
     header = machine_line(describe(place))
@@ -53,12 +58,17 @@ def main(
         chosen, subject or laneway(), place, pace, lambda name: print(name, file=sys.stderr)
     )
     if options.json:
-        print(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+        print(as_json(found))
     else:
         print(record_table(found), judgement_table(list(judged(found))), sep="\n\n")
     for fault in faults:
         print(f"not shown, failed its check: {fault}", file=sys.stderr)
     return 1 if faults else 0
+
+
+def as_json(found: object) -> str:
+    """Write records for programs, and readable."""
+    return msgspec.json.format(msgspec.json.encode(found), indent=2).decode()
 
 
 def run(
@@ -84,6 +94,14 @@ def run(
     return found, faults
 
 
+def number_of_waiters(text: str) -> int:
+    """Read a length of the queues; a ValueError is told by the parser."""
+    number = int(text)
+    if number < 1:
+        raise ValueError(text)
+    return number
+
+
 def _parser(workloads: Sequence[Workload]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="laneway.benchmarks",
@@ -97,6 +115,17 @@ def _parser(workloads: Sequence[Workload]) -> argparse.ArgumentParser:
         action="append",
         choices=sorted({workload.name for workload in workloads}),
         help="measure this workload (may be given again)",
+    )
+    parser.add_argument(
+        "--grants",
+        action="store_true",
+        help="measure instead what a grant of lanes costs, by the number of waiters",
+    )
+    parser.add_argument(
+        "--waiters",
+        action="append",
+        type=number_of_waiters,
+        help="with --grants: behind so many (may be given again; the shortest first)",
     )
     parser.add_argument("--directory", type=Path, help="where the durable files go for a while")
     return parser

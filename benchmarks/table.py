@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from laneway.benchmarks.grants import GrantCost
 from laneway.benchmarks.machine import Machine
 from laneway.benchmarks.records import Record
 from laneway.benchmarks.targets import Judgement
@@ -56,6 +57,21 @@ def judgement_table(judgements: Sequence[Judgement]) -> str:
             judgement.word,
         )
         for judgement in judgements
+    ]
+    return _columns(lines)
+
+
+def grant_table(costs: Sequence[GrantCost]) -> str:
+    """A line for each queue and length."""
+    lines = [("queue", "waiters", "µs/grant", "×shortest")]
+    lines += [
+        (
+            cost.queue,
+            f"{cost.waiters:,}",
+            f"{cost.us_per_grant:.1f}",
+            _factor(cost.ratio_to_shortest),
+        )
+        for cost in costs
     ]
     return _columns(lines)
 

@@ -30,6 +30,7 @@ from laneway.benchmarks.durable import (
     level_batches,
     raw_d,
 )
+from laneway.benchmarks.grants import QUEUES
 from laneway.benchmarks.harness import Pace, Subject
 from laneway.benchmarks.records import Record
 from laneway.benchmarks.references import bare, task_per_link
@@ -495,6 +496,34 @@ def test_the_command_fails_and_hides_the_figures_of_work_that_was_not_done(
     assert status == 1
     assert [record["journal"] for record in json.loads(printed.out)] == ["memory"]
     assert "not shown, failed its check: W2 n=5 durable: call 0 stands 2 times" in printed.err
+
+
+def test_the_cost_of_a_grant_is_printed_by_queue_and_length(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("laneway.benchmarks.grants.STEPS", 20)
+    arguments = ["--grants", "--waiters", "3", "--waiters", "30"]
+
+    assert main(arguments, pace=ONCE) == 0
+    told = capsys.readouterr().out
+    assert main([*arguments, "--json"], pace=ONCE) == 0
+    found = json.loads(capsys.readouterr().out)
+
+    assert told.splitlines()[0].split() == ["queue", "waiters", "µs/grant", "×shortest"]
+    assert len(told.splitlines()) == 1 + len(found) == 1 + 2 * len(QUEUES)
+    assert {(one["queue"], one["waiters"]) for one in found} == {
+        (queue.name, waiters) for queue in QUEUES for waiters in (3, 30)
+    }
+    assert all(one["us_per_grant"] > 0 for one in found)
+    assert [one["ratio_to_shortest"] for one in found][::2] == [1.0] * len(QUEUES)
+
+
+def test_a_queue_needs_a_waiter(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as refused:
+        main(["--grants", "--waiters", "0"])
+
+    assert refused.value.code == 2
+    assert "invalid number_of_waiters value: '0'" in capsys.readouterr().err
 
 
 def test_an_unknown_workload_is_refused_with_the_known_ones(

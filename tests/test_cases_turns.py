@@ -19,6 +19,8 @@ from laneway import (
     Limits,
     State,
     Success,
+    Tool,
+    ToolContext,
     Turn,
 )
 from laneway.engine.run import Run
@@ -492,6 +494,64 @@ def test_h_res_3_reads_see_the_writes_that_were_asked_for_before_them(tmp_path: 
     assert written.end <= reads[2].start
     assert reads[1].overlaps(reads[2])
     assert reads[3].end <= written.end
+
+
+# lane_deadlock
+
+
+def test_h_lane_1_a_tool_may_call_back_into_its_own_lane() -> None:
+    stage = Stage()
+
+    async def outer(context: ToolContext) -> str:
+        return f"outer:{await context.invoke('inner')}"
+
+    tools = [
+        Tool.of(outer, effect=Effect.READ, claims=["lane:db"]),
+        stage.tool("inner", Log("inner"), Return("i"), claims=["lane:db"]),
+        stage.tool("other", Log("other"), Return("o"), claims=["lane:db"]),
+    ]
+
+    turn = play(
+        stage,
+        tools,
+        plan({"id": "a", "tool": "outer"}, {"id": "b", "tool": "other"}),
+        lanes={"db": 1},
+    )
+
+    assert states(turn) == {"a": State.SUCCEEDED, "b": State.SUCCEEDED}
+    assert turn.outcomes == {"a": Success(value="outer:i"), "b": Success(value="o")}
+    assert stage.log == ["inner", "other"]
+    assert stage.makespan <= 1
+
+
+def test_h_lane_2_a_call_that_is_cancelled_in_the_queue_leaves_it_at_once() -> None:
+    stage = Stage()
+    work = stage.tool("work", Log("{tag}"), Sleep(0.3), Return("{tag}"), claims=["lane:L"])
+    reply = plan(*({"id": tag, "tool": "work", "arguments": {"tag": tag}} for tag in "abc"))
+    seen: list[Any] = []
+
+    def look(run: Run) -> None:
+        seen.append(run.turns[-1].call("b").state)
+
+    def lanes(run: Run, _: Turn) -> None:
+        seen.append([one for one in run._engine.status().lanes if one.resource == "lane:L"])
+
+    turn = play(
+        stage,
+        [work],
+        reply,
+        lanes={"L": 1},
+        events=[(0.1, lambda run: run.cancel("b")), (0.2, look)],
+        after=lanes,
+    )
+
+    assert states(turn) == {"a": State.SUCCEEDED, "b": State.CANCELLED, "c": State.SUCCEEDED}
+    assert failure(turn, "b").code is Code.CANCELLED
+    assert stage.log == ["a", "c"]
+    assert stage.makespan <= 0.9
+    state, (lane,) = seen
+    assert state is State.CANCELLED
+    assert (lane.max_concurrent, lane.holders, lane.waiters) == (1, (), ())
 
 
 # failure_isolation

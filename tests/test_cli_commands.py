@@ -166,7 +166,7 @@ def test_a_run_as_json_has_the_keys_that_programs_rely_on(here: Path) -> None:
         "turns",
     ]
     (turn,) = run["turns"]
-    assert list(turn) == ["turn", "provider", "closed", "calls"]
+    assert list(turn) == ["turn", "provider", "closed", "critical_path", "calls"]
     (call,) = turn["calls"]
     assert {name: value for name, value in call.items() if "seconds" not in name} == {
         "call": "t1.1",
@@ -179,6 +179,7 @@ def test_a_run_as_json_has_the_keys_that_programs_rely_on(here: Path) -> None:
         "claims": ["shared run:r"],
         "rule": "default",
         "outcome": {"outcome": "success", "value": 3},
+        "parent": "",
         "settled": None,
         "stuck": False,
     }
@@ -424,7 +425,7 @@ def test_a_run_is_shown_with_waits_reasons_and_times(here: Path) -> None:
     lines = laneway("show", "r").stdout.splitlines()
 
     assert lines[0] == "run r  ✓  (2 calls, 9 facts)"
-    assert lines[1] == "└─ turn 1  2 calls"
+    assert lines[1].startswith("└─ turn 1  2 calls  critical path t1.1 → t1.2  ")
     assert lines[2].startswith("   ├─ ✓ t1.1 add 1  SUCCEEDED  waited 0 ms  took ")
     assert lines[3].startswith("   └─ ✓ t1.2 add 1  SUCCEEDED  waited ")
     assert lines[4] == "         waited for t1.1: after"

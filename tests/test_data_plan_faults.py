@@ -87,7 +87,7 @@ def engine_of(names: Sequence[str]) -> Engine:
                 one_second,
                 name=legal(name),
                 schema={"type": "object"},
-                effect=Effect.PURE,
+                effect=Effect.READ,
                 claims=[],
             )
             for name in dict.fromkeys(names)
@@ -330,7 +330,7 @@ def test_the_searches_of_a_question_run_at_once_and_its_solution_gets_what_they_
         return len(context)
 
     async def main() -> None:
-        tools = [Tool.of(body, effect=Effect.PURE, claims=[]) for body in (search, solve)]
+        tools = [Tool.of(body, effect=Effect.READ, claims=[]) for body in (search, solve)]
         async with Engine(tools, clock=VirtualClock) as engine:
             for question in questions:
                 branch = question["branch"]

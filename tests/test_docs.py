@@ -2,10 +2,20 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from laneway.claims import exclusive, shared
+from laneway.lanes.names import Names
 from laneway.states import ARROWS
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+def blocks(document: str) -> list[str]:
+    text = (ROOT / "docs" / document).read_text(encoding="utf-8")
+    return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
 
 
 def test_the_diagram_of_states_is_the_table_of_arrows() -> None:
@@ -38,3 +48,26 @@ def test_links_between_documents_lead_somewhere() -> None:
     for document in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")):
         for link in re.findall(r"\]\(([^)#:]+)\)", document.read_text(encoding="utf-8")):
             assert (document.parent / link).exists(), (document.name, link)
+
+
+@pytest.mark.parametrize("code", blocks("resources.md"))
+def test_every_piece_of_python_about_resources_runs(
+    code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    exec(compile(code, "docs/resources.md", "exec"), {})  # noqa: S102 - it is our own page
+
+
+def test_the_claims_of_the_first_calls_about_resources_are_what_the_page_says() -> None:
+    shop: dict[str, Any] = {}
+    exec(compile(blocks("resources.md")[0], "docs/resources.md", "exec"), shop)  # noqa: S102 - the same
+    names = Names("/w")
+    text = (ROOT / "docs" / "resources.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)\((.*?)\)` \| `(\w+) (\S+)`", text, re.MULTILINE)
+
+    assert len(rows) == 4
+    for name, written, verb, resource in rows:
+        arguments = eval(f"dict({written.replace(', …', '')})")  # noqa: S307 - the same
+        (claim, *_) = shop[name].claims.claims(arguments, names)
+        assert claim == (exclusive if verb == "write" else shared)(resource)
