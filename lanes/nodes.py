@@ -155,7 +155,7 @@ class Nodes(Generic[Owner]):
         heads = [(next(iter(queue)).order, key) for key, queue in queues.items()]
         heapify(heads)
         barred = 0
-        while heads:
+        while heads and barred != WAITING:
             key = heads[0][1]
             mode = key & _MODE
             oldest = next(iter(queues[key]))

@@ -5,11 +5,12 @@ Made by the lane table, held by the scheduler, read by statistics and waits.
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from typing import Generic, Optional, TypeVar
+from typing import Any, Generic, Optional, TypeVar
 
 import msgspec
 
 from laneway.claims import Claim
+from laneway.errors import LanewayError
 from laneway.lanes.modes import Node
 
 Owner = TypeVar("Owner")
@@ -112,3 +113,24 @@ def clear(request: Request[Owner], ready: list[Request[Owner]]) -> None:
     request.pending -= 1
     if not request.pending:
         ready.append(request)
+
+
+class LaneError(LanewayError):
+    """A request was given back that is not there to be given back: the engine itself is wrong."""
+
+    def __init__(self, deed: str, request: Request[Any], *, stranger: bool = False) -> None:
+        """Say what was tried on which request, and how that one stands."""
+        if stranger:
+            stand = "belongs to another lane table"
+        elif request.granted:
+            stand = "holds " + (", ".join(map(str, request.claims)) or "nothing")
+            if request.children:
+                stand += f" for {request.children} nested requests, too"
+        elif request.pending:
+            stand = f"waits at {request.pending} of its nodes"
+        else:
+            stand = "has ended"
+        super().__init__(
+            f"cannot {deed} request {request.ticket} of {request.owner!r}, which {stand}; "
+            "this is a bug in Laneway"
+        )

@@ -15,54 +15,26 @@ A barrier goes before all who wait.
 Reads canonical claims, feeds the scheduler with requests. Never waits; belongs to one thread.
 """
 
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from math import inf
-from typing import Any, Generic, cast
-
-from typing_extensions import TypeIs
+from typing import Generic, cast
 
 from laneway.claims import Claim
-from laneway.errors import LanewayError, UsageError
-from laneway.lanes.deadlocks import Census, reduced, ring
+from laneway.errors import UsageError
+from laneway.lanes.deadlocks import ring
 from laneway.lanes.lane import Lane, checked_limit
 from laneway.lanes.loans import is_rate, rate_of
-from laneway.lanes.modes import CONFLICTS, IS, WAITING, Plan, S, plan
-from laneway.lanes.names import is_lane, levels, overlaps
+from laneway.lanes.modes import IS, WAITING, S, plan
+from laneway.lanes.names import is_lane, levels
 from laneway.lanes.nodes import Nodes
-from laneway.lanes.pools import Pool
-from laneway.lanes.requests import ALONE, PLACES, Order, Owner, Request, by_order
+from laneway.lanes.passing import Passing, just_before
+from laneway.lanes.plans import Plans, limits_of, pools_of
+from laneway.lanes.priorities import AGEING_SECONDS
+from laneway.lanes.requests import ALONE, PLACES, LaneError, Owner, Request, by_order
 from laneway.lanes.slots import Slots
 from laneway.lanes.statistics import LaneStatus, lane_statuses
 from laneway.lanes.waits import Blocker, waits
 from laneway.lanes.watching import Watch, Watches, meets
-
-_PLANS_KEPT = 4096
-AGEING_SECONDS = 30.0
-"""How much earlier a request comes for each step of priority."""
-PRIORITIES = range(-1000, 1001)
-PRIORITY_HINT = f"give a whole number from {PRIORITIES[0]} to {PRIORITIES[-1]}"
-
-
-class LaneError(LanewayError):
-    """A request was given back that is not there to be given back: the engine itself is wrong."""
-
-    def __init__(self, deed: str, request: Request[Any], *, stranger: bool = False) -> None:
-        """Say what was tried on which request, and how that one stands."""
-        if stranger:
-            stand = "belongs to another lane table"
-        elif request.granted:
-            stand = "holds " + (", ".join(map(str, request.claims)) or "nothing")
-            if request.children:
-                stand += f" for {request.children} nested requests, too"
-        elif request.pending:
-            stand = f"waits at {request.pending} of its nodes"
-        else:
-            stand = "has ended"
-        super().__init__(
-            f"cannot {deed} request {request.ticket} of {request.owner!r}, which {stand}; "
-            "this is a bug in Laneway"
-        )
 
 
 class LaneTable(Generic[Owner]):
@@ -89,21 +61,16 @@ class LaneTable(Generic[Owner]):
             _slot(name): lane if isinstance(lane, Lane) else Lane(max_concurrent=lane)
             for name, lane in (lanes or {}).items()
         }
-        self._slots = Slots[Owner](_limits(self._configured), _pools(self._configured))
+        self._slots = Slots[Owner](limits_of(self._configured), pools_of(self._configured))
         self._nodes = Nodes[Owner]()
         self._words = self._nodes.words
         self._live: dict[Request[Owner], None] = {}  # the unfinished ones
+        self._passing = Passing(self._nodes, self._slots, self._live)
         self._ageing_seconds = ageing_seconds
         self._tickets = 0
         self._tokens = 0
-        self._latest = -inf
-        """No unfinished request comes later, in seconds; -inf when there is none."""
         self._nested_waiters = 0
-        self._census: Census[Owner] | None = None
-        """Kept from the first look for a ring until the lanes are empty."""
-        self._plans: dict[tuple[Claim, ...], Plan] = {}
-        self._groups = [(name, lane.over) for name, lane in self._configured.items() if lane.over]
-        self._rated = {name for name, lane in self._configured.items() if lane.rate is not None}
+        self._plans = Plans(self._configured, self._slots.limits)
         self._watches = Watches[Owner]()
         self._watched = False
         self._barriers: dict[Request[Owner], Callable[[], None]] = {}
@@ -138,7 +105,7 @@ class LaneTable(Generic[Owner]):
                 many wait as may. A nested one never is, nor does it count.
         """
         claims = tuple(claims)
-        nodes, slots = self._plans.get(claims) or self._plan(claims)
+        nodes, slots = self._plans[claims]
         self._tickets = ticket = self._tickets + 1
         if priority:
             now -= priority * self._ageing_seconds
@@ -147,9 +114,10 @@ class LaneTable(Generic[Owner]):
         )
         if parent is not None:
             return self._nest(request, parent)
-        if now < self._latest:
+        passing = self._passing
+        if now < passing.latest:
             return self._overtake(request, refusable=refusable)
-        self._latest = now
+        passing.latest = now
         words = self._words
         for level, mode, unit, against in nodes:
             word = words.get(level, 0)
@@ -232,14 +200,14 @@ class LaneTable(Generic[Owner]):
             )
         if not is_lane(slot) and slot not in self._slots.limits:
             self._cap(slot)
-        self._index()
+        self._passing.index()
         ready: list[Request[Owner]] = []
         self._slots.resize(slot, limit, ready)
         return [*self._grant(ready), *self._break_rings()]
 
     def pause(self, lane: str) -> None:
         """Let nobody take a slot of a lane; who has one goes on, and lends it as before."""
-        self._index()
+        self._passing.index()
         self._slots.shut_lane(lane)
 
     def resume(self, lane: str) -> list[Request[Owner]]:
@@ -270,11 +238,11 @@ class LaneTable(Generic[Owner]):
         request = Request(nobody, claims, nodes, slots, ticket, (-inf, ticket, 0.0), kind)
         request.is_barrier = True
         self._barriers[request] = entered
-        self._index()
-        self._enter_ahead(request)
-        while self._nested_waiters and (stuck := self._rings(request)):
+        self._passing.index()
+        self._passing.enter_ahead(request)
+        while self._nested_waiters and (stuck := self._passing.rings(request)):
             last = max(one.order for one in stuck if one.parent and not one.granted)
-            self._move(request, (*last[:-1], 1.0, ticket, 0.0))
+            self._passing.move(request, (*last[:-1], 1.0, ticket, 0.0))
         return self._entered(request)
 
     def start(self, request: Request[Owner]) -> list[str]:
@@ -335,7 +303,7 @@ class LaneTable(Generic[Owner]):
     def slots_of(self, claims: Iterable[Claim]) -> tuple[str, ...]:
         """Name the lanes that a request for these claims would be in, groups and rates included."""
         claims = tuple(claims)
-        return (self._plans.get(claims) or self._plan(claims)).slots
+        return self._plans[claims].slots
 
     def held_up(self, request: Request[Owner]) -> tuple[list[str], list[str]]:
         """Name the paused lanes that a waiter is kept out of, and those whose rate it waits for."""
@@ -383,11 +351,11 @@ class LaneTable(Generic[Owner]):
 
     def _overtake(self, request: Request[Owner], *, refusable: bool) -> Request[Owner]:
         """Let a newcomer in before those of a lower priority who wait."""
-        self._index()
-        self._enter_ahead(request)
-        if self._nested_waiters and self._rings(request):
+        self._passing.index()
+        self._passing.enter_ahead(request)
+        if self._nested_waiters and self._passing.rings(request):
             # Whom it passed may belong to somebody that it waits for.
-            self._go_to_end(request)
+            self._passing.go_to_end(request)
         if self._bounds and refusable and request.pending and self._is_turned_away(request):
             return request
         return self._entered(request)
@@ -399,7 +367,7 @@ class LaneTable(Generic[Owner]):
                 most, watch = self._bounds[slot]
                 if watch.outside >= most:
                     request.full = slot
-                    self._take_out(request)
+                    self._passing.take_out(request)
                     return True
         return False
 
@@ -413,104 +381,32 @@ class LaneTable(Generic[Owner]):
         for level, _, unit, _ in parent.nodes:
             request.family[level] = request.family.get(level, 0) + unit
         if (behind := self._nodes.first_behind(request)) is not None:
-            request.order = _just_before(behind, request)
-        if request.order[0] < self._latest or behind is not None:
-            self._index()
-        risky = request.order[0] < self._latest and self._nested_waiters > 0
+            request.order = just_before(behind, request)
+        if request.order[0] < self._passing.latest or behind is not None:
+            self._passing.index()
+        risky = request.order[0] < self._passing.latest and self._nested_waiters > 0
         risky = risky or any(
             self._nodes.awaited(above) or self._slots.awaited(above)
             for above in request.ancestors()
         )
-        self._enter_ahead(request)
+        self._passing.enter_ahead(request)
         if request.pending and risky:
-            self._keep_out_of_rings(request)
+            self._passing.keep_out_of_rings(request)
         if request.refused:
             return request
-        self._latest = max(self._latest, request.order[0])
+        self._passing.latest = max(self._passing.latest, request.order[0])
         parent.children += 1
         self._nested_waiters += request.pending > 0
         return self._entered(request)
 
-    def _keep_out_of_rings(self, request: Request[Owner]) -> None:
-        """Put a nested request where it does not wait for itself, or refuse it.
-
-        It passes nobody else at first. Then it passes the waiters in its way that cannot end
-        before it, since they wait for an ancestor: it stands just before the first of them. No
-        other place would do where that one doesn't.
-        """
-        if not self._rings(request):
-            return
-        self._go_to_end(request)
-        while stuck := self._rings(request):
-            behind = [
-                one.order
-                for one in stuck
-                if not one.granted and one is not request and self._in_way(request, one)
-            ]
-            if not behind:
-                request.cycle = ring(request, stuck, self._in_way)
-                self._take_out(request)
-                return
-            self._move(request, _just_before(min(behind), request))
-
     def _break_rings(self) -> list[Request[Owner]]:
         """Refuse the youngest of those who wait for themselves, until nobody does."""
         changed: list[Request[Owner]] = []
-        while self._nested_waiters and (
-            stuck := reduced(self._live, self._slots.in_line, self._slots.limits, self._slots.pools)
-        ):
+        while self._nested_waiters and (stuck := self._passing.stuck()):
             last = max((one for one in stuck if one.parent and not one.granted), key=by_order)
-            last.cycle = ring(last, stuck, self._in_way)
+            last.cycle = ring(last, stuck, self._passing.in_way)
             changed += [last, *self.withdraw(last)]
         return changed
-
-    def _rings(self, newcomer: Request[Owner]) -> set[Request[Owner]]:
-        """All that can never end any more, now that this one waits."""
-        if not newcomer.pending:
-            return set()
-        if self._census is None:
-            slots = self._slots
-            self._census = Census(self._live, slots.in_line, slots.limits, slots.pools)
-        return self._census.stuck_with(newcomer)
-
-    def _go_to_end(self, newcomer: Request[Owner]) -> None:
-        """Let it pass nobody."""
-        if newcomer.order[0] < self._latest:
-            self._move(newcomer, (self._latest, newcomer.ticket, 0.0))
-
-    def _move(self, newcomer: Request[Owner], order: Order) -> None:
-        self._index()
-        self._take_out(newcomer)
-        newcomer.order = order
-        newcomer.kind = ALONE + newcomer.ticket * PLACES
-        self._enter_ahead(newcomer)
-
-    def _in_way(self, waiter: Request[Owner], other: Request[Owner]) -> bool:
-        """Whether a request stands directly in the way of a waiter."""
-        if not other.granted and other.order >= waiter.order:
-            return False
-        if other in waiter.ancestors():
-            return False
-        theirs = {level: mode for level, mode, _, _ in other.nodes}
-        if any(theirs.get(level) in CONFLICTS[mode] for level, mode, _, _ in waiter.nodes):
-            return True
-        shared = set(waiter.slots).intersection(other.slots)
-        return any(self._slots.in_line(slot, waiter) for slot in shared)
-
-    def _enter_ahead(self, request: Request[Owner]) -> None:
-        self._nodes.enter_ahead(request)
-        for slot in request.slots:
-            self._slots.enter_ahead(slot, request)
-
-    def _take_out(self, request: Request[Owner]) -> None:
-        """Undo what a newcomer has changed: nobody is granted anything by that."""
-        ready: list[Request[Owner]] = []
-        self._nodes.withdraw(request, ready)
-        self._slots.withdraw(request, ready)
-        request.pending = 0
-        assert not ready, "whoever was ready had been granted before it came"
-
-    # Within
 
     def _in_turn(self, slot: str, request: Request[Owner]) -> bool:
         """Whether it waits for those before it to leave a lane, and not for time or a resume."""
@@ -519,8 +415,8 @@ class LaneTable(Generic[Owner]):
 
     def _entered(self, request: Request[Owner]) -> Request[Owner]:
         self._live[request] = None
-        if self._census is not None:
-            self._census.add(request)
+        if self._passing.census is not None:
+            self._passing.census.add(request)
         if request.pending:
             if self._nodes.indexed:
                 self._nodes.keep(request)
@@ -531,25 +427,6 @@ class LaneTable(Generic[Owner]):
         if self._watched:
             self._watches.entered(request)
         return request
-
-    def _plan(self, claims: tuple[Claim, ...]) -> Plan:
-        if len(self._plans) >= _PLANS_KEPT:
-            self._plans.clear()
-        nodes, slots = plan(claims, self._slots.limits)
-        if self._groups or self._rated:
-            slots = self._with_groups(claims, slots)
-        found = self._plans[claims] = Plan(nodes, slots)
-        return found
-
-    def _with_groups(self, claims: tuple[Claim, ...], slots: tuple[str, ...]) -> tuple[str, ...]:
-        """Add the lanes that are over what is claimed, and the rates of all."""
-        groups = [
-            name
-            for name, over in self._groups
-            if any(overlaps(claim.resource, wide) for claim in claims for wide in over)
-        ]
-        found = tuple(dict.fromkeys((*slots, *groups)))
-        return (*found, *(rate_of(slot) for slot in found if slot in self._rated))
 
     def _forget(self, deed: str, request: Request[Owner]) -> None:
         try:
@@ -562,11 +439,11 @@ class LaneTable(Generic[Owner]):
             del self._barriers[request]
         if request.parent is not None:
             request.parent.children -= 1
-        if self._census is not None:
-            self._census.remove(request)
+        if self._passing.census is not None:
+            self._passing.census.remove(request)
         if not self._live:
-            self._latest = -inf
-            self._census = None
+            self._passing.latest = -inf
+            self._passing.census = None
             self._nodes.indexed = self._slots.indexed = False
 
     def _grant(self, ready: list[Request[Owner]]) -> list[Request[Owner]]:
@@ -585,22 +462,10 @@ class LaneTable(Generic[Owner]):
                 self._slots.begin(request)
         return [one for one in ready if not one.is_barrier] if self._barriers else ready
 
-    def _index(self) -> None:
-        """Note where every waiter is clear: somebody is about to go ahead of some.
-
-        Kept up from now on until the lanes are empty, so that it costs nothing where nobody does.
-        """
-        if not self._nodes.indexed:
-            self._nodes.indexed = self._slots.indexed = True
-            for request in self._live:
-                if request.pending:
-                    self._nodes.keep(request)
-                    self._slots.keep(request)
-
     def _cap(self, slot: str) -> None:
         """Let all who claim the resource in, as if it had always been capped with room for them."""
         self._plans.clear()
-        self._census = None
+        self._passing.census = None
         inside = [
             request
             for request in self._live
@@ -611,43 +476,8 @@ class LaneTable(Generic[Owner]):
         self._slots.fill(slot, sorted(inside, key=lambda one: (not one.granted, one.order)))
 
 
-def _just_before(order: Order, newcomer: Request[Any]) -> Order:
-    return *order[:-1], -1.0, newcomer.ticket, 0.0
-
-
-def is_priority(priority: object) -> TypeIs[int]:
-    """Whether this is a priority that the table takes."""
-    return type(priority) is int and priority in PRIORITIES
-
-
-def bounded(priority: int) -> int:
-    """The nearest priority that the table takes."""
-    return max(PRIORITIES[0], min(priority, PRIORITIES[-1]))
-
-
 def _slot(resource: str) -> str:
     return levels(resource)[-1]
-
-
-def _limits(lanes: Mapping[str, Lane]) -> dict[str, int]:
-    """How many may be in each lane, and how many starts may be in each rate."""
-    limits: dict[str, int] = {}
-    for name, lane in lanes.items():
-        if lane.max_concurrent is None:
-            limits[name] = sys.maxsize
-        else:
-            limits[name] = checked_limit(name, lane.max_concurrent)
-        if lane.rate is not None:
-            limits[rate_of(name)] = lane.rate.starts
-    return limits
-
-
-def _pools(lanes: Mapping[str, Lane]) -> dict[str, Pool]:
-    return {
-        name: Pool(lane.max_concurrent, lane.reserved)
-        for name, lane in lanes.items()
-        if lane.reserved and lane.max_concurrent is not None
-    }
 
 
 def _nobody() -> None:

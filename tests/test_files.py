@@ -34,6 +34,22 @@ def inode(path: Path) -> str:
     return f"inode:{found.st_dev}/{found.st_ino}"
 
 
+def test_a_chain_of_very_many_links_is_followed_or_refused(workspace: Path) -> None:
+    for n in range(1, 2000):
+        (workspace / f"link{n}").symlink_to(f"link{n - 1}")
+    (workspace / "link0").symlink_to("alone.txt")
+
+    try:
+        found = Names(workspace).canonical("file:link1999")
+    except BadResourceError as refused:
+        found = refused.fault
+
+    assert found in {
+        f"file:{workspace}/alone.txt",
+        "it leads through more links than any system follows",
+    }
+
+
 # Hard links
 
 

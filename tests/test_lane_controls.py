@@ -1,6 +1,7 @@
 """The lanes of a running engine: paused, drained, cleared, resized, bounded, rated, grouped."""
 
 import asyncio
+import gc
 import math
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -27,10 +28,11 @@ from laneway import (
     Turn,
     tool,
 )
+from laneway.claims import Claim, exclusive
 from laneway.engine.controls import Lanes
 from laneway.engine.doors import Doors
 from laneway.engine.waking import Waking
-from laneway.errors import EngineClosedError, ToolError, UsageError
+from laneway.errors import EngineClosedError, EngineFaultError, ToolError, UsageError
 from laneway.facts import CallQueued, HolderStopped
 from laneway.lanes.lane import Joined, lanes_of
 from laneway.lanes.names import BadResourceError, Names
@@ -539,6 +541,27 @@ def test_clearing_a_lane_cancels_its_waiters_over_all_runs_and_names_them() -> N
     assert states(two) == {"send0": State.CANCELLED}
 
 
+def test_clearing_a_lane_cancels_those_who_wait_for_the_same_call_too() -> None:
+    stage = Stage()
+    same = stage.tool("same", Sleep(1), claims=["lane:m"], effect=Effect.PURE, schema=ANY)
+
+    async def host(engine: Engine, run: Run) -> tuple[tuple[str, ...], dict[str, Code]]:
+        engine.lanes.pause("m")
+        turn = await run.submit(
+            plan(*({"id": f"s{n}", "tool": "same"} for n in range(3))), wait=False
+        )
+        await passes(1)
+        cleared = engine.lanes.clear("m")
+        assert not engine.lanes.status("m").waiters
+        await turn.wait()
+        return cleared, codes(turn)
+
+    cleared, told = play(stage, [same], host)
+
+    assert cleared == ("r/t1.1", "r/t1.2", "r/t1.3")
+    assert set(told.values()) == {Code.CANCELLED}
+
+
 def test_clearing_a_resource_cancels_who_waits_for_what_overlaps_it() -> None:
     stage = Stage()
     tools = [
@@ -669,6 +692,105 @@ def test_whoever_sleeps_on_a_lane_is_told_when_the_engine_is_left() -> None:
     assert [type(one) for one in run_virtual(main)] == [EngineClosedError] * 3
 
 
+def test_a_pause_that_ends_with_the_engine_is_no_error_of_the_loop() -> None:
+    told: list[str] = []
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, about: told.append(str(about)))
+        async with Engine() as engine:
+            engine.lanes.pause("db:shop")
+        gc.collect()
+        await passes(0)
+
+    run_virtual(main)
+
+    assert told == []
+
+
+def test_who_is_woken_in_the_moment_in_which_the_engine_is_left_stays_awake() -> None:
+    async def main() -> None:
+        waking = Waking()
+        sleeper = waking.future()
+        Waking.wake(sleeper)
+        waking.close()
+        with pytest.raises(EngineClosedError):
+            waking.future()
+        await sleeper
+
+    run_virtual(main)
+
+
+@pytest.mark.parametrize("deed", ["pause", "resume", "clear", "reset", "drain", "idle", "alone"])
+def test_the_controls_of_an_engine_that_was_left_say_so(deed: str) -> None:
+    stage = Stage()
+    tools = [stage.tool("send", deaf(50), claims=["lane:mail"])]
+
+    async def main() -> None:
+        engine = Engine(tools, clock=stage.make_clock)
+        async with engine, engine.run("r") as run:
+            await run.submit(plan(*calls("send", 1)), wait=False)
+            await passes(1)
+            lanes = engine.lanes
+
+        async def try_it() -> None:
+            done = getattr(lanes, deed)("mail" if deed != "alone" else "db:shop")
+            await (done.__aenter__() if deed == "alone" else done)
+
+        with pytest.raises(EngineClosedError):
+            await try_it()
+
+    run_virtual(main)
+
+
+@pytest.mark.parametrize("deed", ["drain", "idle"])
+def test_a_body_cannot_wait_for_its_own_call_to_leave_a_lane(deed: str) -> None:
+    stage = Stage()
+    engines: list[Engine] = []
+
+    async def inner(_: Any) -> None:
+        lanes = engines[0].lanes
+        await getattr(lanes, deed)("sms")
+        assert not lanes.status("mail").paused
+        await getattr(lanes, deed)("mail")
+
+    async def outer(context: ToolContext) -> str:
+        """Hold the lane for what is called."""
+        return str(await context.invoke("inner"))
+
+    tools = [
+        stage.tool("inner", Do(inner)),
+        tool(outer, effect=Effect.READ, claims=["lane:mail"], timeout=math.inf),
+    ]
+
+    async def host(engine: Engine, run: Run) -> Turn:
+        engines.append(engine)
+        return await run.submit(plan({"id": "o", "tool": "outer"}))
+
+    found = failure(play(stage, tools, host, limits=Limits(turn_seconds=math.inf)), "o")
+
+    assert f"{deed}('lane:mail') in the body of r/t1.1, which is in it, would wait" in found.message
+
+
+def test_another_thread_is_told_how_to_reach_the_controls() -> None:
+    stage = Stage()
+    engines: list[Engine] = []
+
+    def control(**_: Any) -> None:
+        engines[0].lanes.resume("mail")
+
+    async def host(engine: Engine, run: Run) -> Turn:
+        engines.append(engine)
+        return await run.submit(plan({"id": "c", "tool": "control"}))
+
+    control_tool = Tool.from_schema(
+        control, name="control", description="Control.", schema=ANY, effect=Effect.READ, claims=[]
+    )
+
+    found = failure(play(stage, [control_tool], host), "c")
+
+    assert "use loop.call_soon_threadsafe(engine.lanes.pause, name)" in found.message
+
+
 # Runs alone
 
 
@@ -778,6 +900,23 @@ def test_the_lanes_of_the_engine_itself_are_not_to_be_touched(deed: str) -> None
 
 
 # Rates
+
+
+def test_a_call_cannot_name_a_lane_of_the_engine_itself() -> None:
+    stage = Stage()
+    box = stage.tool("box", claims=["lane:{account}/{box}"], sync=True)
+
+    turn = play(
+        stage,
+        [box],
+        lambda _, run: run.submit(
+            plan({"id": "b", "tool": "box", "arguments": {"account": "engine", "box": "threads"}})
+        ),
+        limits=Limits(tool_threads=1),
+    )
+
+    assert failure(turn, "b").code is Code.INVALID_ARGUMENTS
+    assert "lane:engine/threads is a lane of the engine's own" in failure(turn, "b").message
 
 
 def test_a_rate_never_lets_more_start_in_any_window() -> None:
@@ -970,6 +1109,38 @@ def test_five_connections_serve_all_tables_and_two_of_them_the_orders() -> None:
     assert starts(stage, "order")[:2] == [0, 0]
 
 
+def test_a_group_that_was_made_narrower_lets_nobody_in_before_fewer_are_in_it() -> None:
+    stage = Stage()
+
+    async def host(engine: Engine, run: Run) -> None:
+        async with engine.run("o") as other:
+            first = await run.submit(
+                plan(
+                    *(
+                        {"id": f"q{n}", "tool": "query", "arguments": {"table": f"t{n}", "n": n}}
+                        for n in range(3)
+                    )
+                ),
+                wait=False,
+            )
+            await passes(0.5)
+            engine.lanes.resize("db/shop", 3)
+            orders = ({"id": f"o{n}", "tool": "order", "arguments": {"id": n}} for n in range(2))
+            await other.submit(plan(*orders))
+            await first.wait()
+
+    play(
+        stage,
+        shop(stage),
+        host,
+        lanes={
+            "lane:db/shop": Lane(max_concurrent=5, over=["db:shop"], reserved={"db:shop/orders": 2})
+        },
+    )
+
+    assert most_at_once(stage, "query", "order") == 3
+
+
 # Bounds
 
 
@@ -1144,6 +1315,145 @@ def test_a_host_that_is_cancelled_just_as_it_is_let_through_leaves_its_room_to_t
         return through
 
     assert run_virtual(main) == ["second"]
+
+
+def test_letting_a_host_in_costs_the_same_however_many_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked = 0
+    may_enter = Doors._may_enter
+
+    def counted(*given: Any) -> bool:
+        nonlocal looked
+        looked += 1
+        return may_enter(*given)
+
+    async def main() -> None:
+        table = LaneTable[str]({})
+        bounds = {"lane:m": Lane(max_waiting=1)}
+        doors = Doors(bounds, table, Waking())
+        claim = exclusive("lane:m")
+        inside = [table.request([claim], name) for name in ("holder", "waiter")]
+
+        async def come() -> None:
+            async with doors.through([(claim,)]):
+                inside.append(table.request([claim], "come in"))
+
+        hosts = [asyncio.create_task(come()) for _ in range(500)]
+        await passes(0)
+        while inside:
+            table.release(inside.pop(0))
+            await passes(0)
+        await asyncio.gather(*hosts)
+
+    monkeypatch.setattr(Doors, "_may_enter", counted)
+    run_virtual(main)
+
+    assert looked < 500 * 6
+
+
+def test_a_host_whose_run_is_left_while_it_waits_for_room_is_told_at_once() -> None:
+    stage = Stage()
+    tools = [stage.tool("send", Sleep(9), claims=["lane:mail"])]
+
+    async def host(engine: Engine, run: Run) -> tuple[float, int]:
+        first = await run.submit(plan(*calls("send", 2)), wait=False)
+        async with engine.run("o") as other:
+            waiting = asyncio.create_task(other.submit(plan(*calls("send", 1))))
+            await passes(1)
+        with pytest.raises(EngineClosedError, match="run 'o' is not open"):
+            await waiting
+        left = asyncio.get_running_loop().time()
+        await first.wait()
+        return left, stage.entered["send"]
+
+    assert play(stage, tools, host, lanes={"mail": Lane(max_waiting=1)}) == (1001, 2)
+
+
+def test_a_host_that_waits_for_room_is_told_when_the_journal_breaks() -> None:
+    stage = Stage()
+    tools = [stage.tool("send", Sleep(9), claims=["lane:mail"])]
+
+    async def host(engine: Engine, run: Run) -> float:
+        async with engine.run("o") as other:
+            first = await run.submit(plan(*calls("send", 2)), wait=False)
+            waiting = asyncio.create_task(other.submit(plan(*calls("send", 1))))
+            await passes(1)
+            other._live.failed(RuntimeError("a fault"))
+            with pytest.raises(EngineFaultError):
+                await waiting
+            told = asyncio.get_running_loop().time()
+            await first.wait()
+        return told
+
+    assert play(stage, tools, host, lanes={"mail": Lane(max_waiting=1)}) == 1001
+
+
+def test_cancelling_a_run_cancels_the_turn_that_waits_for_room_and_lets_the_next_in() -> None:
+    stage = Stage()
+    tools = [stage.tool("send", Sleep(9), claims=["lane:mail"])]
+
+    async def host(engine: Engine, run: Run) -> list[Any]:
+        first = await run.submit(plan(*calls("send", 2)), wait=False)
+        async with engine.run("o") as other, engine.run("p") as third:
+            waiting = [
+                asyncio.create_task(own.submit(plan(*calls("send", 1)))) for own in (other, third)
+            ]
+            await passes(1)
+            await other.cancel(reason="no longer wanted")
+            turn = await waiting[0]
+            cancelled_at = asyncio.get_running_loop().time()
+            again = await other.submit(plan({"id": "x", "tool": "free"}))
+            await waiting[1]
+            await first.wait()
+        return [codes(turn), cancelled_at, states(again), starts(stage, "send")]
+
+    assert play(stage, [*tools, stage.tool("free")], host, lanes={"mail": Lane(max_waiting=1)}) == [
+        {"send0": Code.CANCELLED},
+        1001,
+        {"x": State.SUCCEEDED},
+        [0, 9, 18],
+    ]
+
+
+def test_cancelling_a_run_whose_answer_is_still_analysed_cancels_that_too() -> None:
+    stage = Stage()
+    tools = [stage.tool("send", claims=["lane:mail"])]
+
+    async def host(_: Engine, run: Run) -> set[Code]:
+        coming = asyncio.create_task(run.submit(plan(*calls("send", 1200))))
+        await passes(0)
+        await run.cancel()
+        return set(codes(await coming).values())
+
+    assert play(stage, tools, host) == {Code.CANCELLED}
+    assert not stage.entered
+
+
+def test_a_host_that_waits_for_two_lanes_holds_up_only_those_behind_it() -> None:
+    async def main() -> list[str]:
+        table = LaneTable[str]({})
+        bounds = {f"lane:{name}": Lane(max_waiting=1) for name in "ab"}
+        doors = Doors(bounds, table, Waking())
+        a, b = (exclusive(name) for name in bounds)
+        through: list[str] = []
+
+        async def come(name: str, *claims: Claim) -> None:
+            async with doors.through([claims]):
+                through.append(name)
+
+        crowd = [table.request([a], "holder"), table.request([a], "waiter")]
+        hosts = [
+            asyncio.create_task(come(name, *claims))
+            for name, claims in (("both", (a, b)), ("b", (b,)), ("a", (a,)))
+        ]
+        await passes(1)
+        assert through == []
+        table.release(crowd[0])
+        await asyncio.gather(*hosts)
+        return through
+
+    assert run_virtual(main) == ["both", "b", "a"]
 
 
 def test_a_nested_call_is_neither_held_back_nor_refused_for_a_bound() -> None:

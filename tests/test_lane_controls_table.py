@@ -121,6 +121,33 @@ def test_a_nested_request_uses_the_slot_of_its_holder_in_a_group() -> None:
     assert child.borrowed == frozenset({GROUP})
 
 
+def test_a_reserved_slot_is_handed_back_where_holders_fill_the_narrower_group() -> None:
+    table = LaneTable[str]({GROUP: SHOP})
+    inside = [table.request([others(n)], f"other {n}") for n in range(3)]
+    elsewhere = table.request([exclusive("db:other")], "elsewhere")
+    waiter = table.request([orders(1), exclusive("db:other")], "has a reserved slot, and waits")
+
+    assert table.resize(GROUP, 3) == []
+    assert table.release(elsewhere) == []
+    assert table.release(inside[0]) == [waiter]
+
+
+def test_open_slots_are_handed_back_before_reserved_ones() -> None:
+    table = LaneTable[str]({GROUP: SHOP})
+    inside = [table.request([others(n)], f"other {n}") for n in range(2)]
+    elsewhere = table.request([exclusive("db:other")], "elsewhere")
+    open_slot = table.request([others(3), exclusive("db:other")], "waits with an open slot")
+    reserved = table.request([orders(1), exclusive("db:other")], "waits with a reserved slot")
+
+    table.resize(GROUP, 3)
+    assert table.withdraw(open_slot) == []
+    assert table.release(elsewhere) == [reserved]
+    for one in (*inside, reserved):
+        table.release(one)
+
+    assert len(table) == 0
+
+
 def test_a_ring_through_a_group_is_seen_though_reserved_slots_are_free() -> None:
     group = Lane(max_concurrent=2, over=["db:shop"], reserved={"db:shop/orders": 1})
     table = LaneTable[str]({GROUP: group})

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from laneway.claims import Claim, exclusive, shared
+from laneway.lanes.lane import Lane
 from laneway.lanes.requests import Request
 from laneway.lanes.table import LaneTable
 
@@ -192,6 +193,24 @@ def test_letting_everybody_in_costs_each_of_them_the_same() -> None:
     per_reader(10)
 
     assert per_reader(3_000) <= per_reader(100)
+
+
+@pytest.mark.parametrize("reserved", [{}, {"db:a": 1}])
+def test_shutting_a_lane_costs_each_who_hands_its_slot_back_the_same(
+    reserved: dict[str, int],
+) -> None:
+    def per_waiter(waiters: int) -> Work:
+        wide = Lane(max_concurrent=waiters + 2, over=["db:"], reserved=reserved)
+        table = Table({MAIL.resource: wide})
+        table.request([WRITE], 0)
+        for n in range(waiters):
+            table.request([WRITE, MAIL], n)
+        calls, steps = work_of(lambda: table.pause(MAIL.resource))
+        return calls // waiters, steps // waiters
+
+    per_waiter(10)
+
+    assert per_waiter(3_000) <= per_waiter(100)
 
 
 def test_a_long_holder_does_not_make_its_lane_grow() -> None:

@@ -423,7 +423,7 @@ class LaneMachine(RuleBasedStateMachine):
         assert not self.table._slots._early
         assert not self.table._slots.loans
         assert not self.table._live
-        assert self.table._census is None
+        assert self.table._passing.census is None
         assert self.table._nested_waiters == 0
 
     def give_back(self, wish: Wish) -> None:
@@ -716,11 +716,11 @@ FAULTS = (
     Fault(
         "a priority closes a ring",
         "table",
-        "if self._nested_waiters and self._rings(request):",
+        "if self._nested_waiters and self._passing.rings(request):",
         "if False:",
     ),
-    Fault("a part is refused for waiters", "table", "if not behind:", "if True:"),
-    Fault("a part passes too few", "table", "_just_before(min(behind)", "_just_before(max(behind)"),
+    Fault("a part is refused for waiters", "passing", "if not behind:", "if True:"),
+    Fault("a part passes too few", "passing", "just_before(min(behind)", "just_before(max(behind)"),
     Fault("parts are not counted", "table", "parent.children += 1", "pass"),
     Fault("a grandparent is a stranger", "table", "dict(parent.family or ())", "{}"),
     Fault(
@@ -740,7 +740,7 @@ FAULTS = (
     Fault(
         "a part that came late is passed",
         "table",
-        "self._latest = max(self._latest, request.order[0])",
+        "self._passing.latest = max(self._passing.latest, request.order[0])",
         "pass",
     ),
     # Explaining
@@ -761,6 +761,8 @@ LANE_MODULES = (
     "nodes",
     "deadlocks",
     "waits",
+    "passing",
+    "plans",
     "table",
 )
 

@@ -11,9 +11,9 @@ import pytest
 from laneway.claims import Access, Claim, exclusive, shared
 from laneway.errors import UsageError
 from laneway.lanes.modes import CONFLICTS, IS, IX, MODES, SIX, SUPREMUM, S, X, plan
-from laneway.lanes.requests import Request
+from laneway.lanes.requests import LaneError, Request
 from laneway.lanes.statistics import Holder, LaneStatus, Waiter
-from laneway.lanes.table import LaneError, LaneTable
+from laneway.lanes.table import LaneTable
 from laneway.lanes.waits import Blocker
 
 WRITE_A = exclusive("file:/w/a.py")
@@ -963,4 +963,4 @@ def test_nested_requests_leave_nothing_behind() -> None:
     assert not table._nodes._clear
     assert not table._slots._early
     assert not table._slots.loans
-    assert table._census is None
+    assert table._passing.census is None

@@ -239,7 +239,6 @@ def test_a_host_registers_the_spelling_of_a_scheme(workspace: Path) -> None:
         ("/shop//orders", "db:shop/orders"),
         ("./shop/./orders", "db:shop/orders"),
         ("/", "db:"),
-        ("shop/../orders", "db:shop/../orders"),
     ],
 )
 def test_what_a_canonicaliser_gives_is_split_into_tidy_levels(
@@ -250,11 +249,18 @@ def test_what_a_canonicaliser_gives_is_split_into_tidy_levels(
 
 def of_a_kind(kind: Any) -> Any:
     def canonicaliser(_: str) -> Any:
-        if isinstance(kind, Exception):
+        if isinstance(kind, BaseException):
             raise kind
         return kind
 
     return canonicaliser
+
+
+def test_an_interrupt_leaves_a_canonicaliser(workspace: Path) -> None:
+    names = Names(workspace, canonicalisers={"db": of_a_kind(KeyboardInterrupt())})
+
+    with pytest.raises(KeyboardInterrupt):
+        names.canonical("db:x")
 
 
 @pytest.mark.parametrize(
@@ -264,7 +270,17 @@ def of_a_kind(kind: Any) -> Any:
         (ValueError(), "it is none"),
         (KeyError("x"), "the canonicaliser of db: raised KeyError"),
         (None, "the canonicaliser of db: gave None, which is no name"),
+        (ValueError("x" * 300), f"{'x' * 200}…"),
+        (SystemExit(1), "the canonicaliser of db: raised SystemExit"),
         ("a\0", "the canonicaliser of db: gave 'a\\x00', which is no name"),
+        ("x" * 4097, f"the canonicaliser of db: gave '{'x' * 199}…, which is no name"),
+        (
+            "shop/../x",
+            (
+                "the canonicaliser of db: gave 'shop/../x', and nothing climbs in a name; it has "
+                "to resolve or refuse '..'"
+            ),
+        ),
         ("\ud800", "half a surrogate pair is in no name"),
         ("a/" * 200, "it is more than 128 levels deep"),
     ],
