@@ -93,11 +93,21 @@ class Bodies:
         own = call.tool.spec.timeout_seconds
         return self.services.limits.call_seconds if own is None else own
 
+    def go_on(self, call: LiveCall) -> None:
+        """Let the clock of a call go on that rested while its body only waited for humans."""
+        if call.left_seconds is not None:
+            call.turn.humans -= 1
+            call.due = self.services.clock.monotonic() + call.left_seconds
+            call.left_seconds = None
+            if call.due != inf:
+                self.services.deadlines.watch(call)
+
     # Stopping
 
     def tell(self, call: LiveCall) -> None:
         """Tell a started call to stop. A thread can't be told: its call is given up at once."""
         assert call.told is not None
+        self.go_on(call)
         if call.stop is not None:
             call.stop.asked = True
         tell(call, call.told)
@@ -157,6 +167,7 @@ class Bodies:
         """The body has really stopped."""
         if self.abandoned:
             return
+        self.go_on(call)
         self.services.deadlines.forget(call)
         call.running = None
         tell(call, ORPHANED)

@@ -51,8 +51,8 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         these arguments came to is given again, unless it did nothing.
 
         Raises:
-            ToolFailed: it did not succeed; its code is LANE_DEADLOCK if it could only wait for
-                itself.
+            NestedCallFailed: it did not succeed, a ToolFailed with its code: LANE_DEADLOCK if it
+                could only wait for itself. What it says is said of that call alone.
             UsageError: the tool was called without an engine.
         """
         return value_of(tool, await self._nested().outcome(tool, arguments))

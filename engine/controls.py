@@ -15,11 +15,13 @@ import msgspec
 from laneway.claims import exclusive
 from laneway.engine.doors import Doors
 from laneway.engine.failures import cancelled
+from laneway.engine.flights import followers
 from laneway.engine.live import LiveCall
 from laneway.engine.nesting import holder
 from laneway.engine.pacing import Pacing, Tell
 from laneway.engine.plain import whole_text
 from laneway.engine.resetting import let_go
+from laneway.engine.services import OWN
 from laneway.engine.waking import Waking
 from laneway.errors import EngineClosedError, UsageError
 from laneway.lanes.lane import Lane
@@ -32,9 +34,6 @@ from laneway.lanes.watching import Watch, meets
 if TYPE_CHECKING:
     from laneway.engine.scheduler import Scheduler
     from laneway.engine.services import Services
-
-OWN = "lane:engine/"
-"""Lanes that the engine itself takes, and limits say how wide they are."""
 
 
 class Lanes:
@@ -146,7 +145,9 @@ class Lanes:
         """
         resource = self._controlled(name)
         waiting = [one.owner for one in self._table.concerned(resource) if not one.granted]
-        calls = [call for call in waiting if call.told is None and call.outcome is None]
+        # Who waits for a call as the same as its own waits for what that one waits for.
+        meant = [one for call in waiting for one in (call, *followers(call))]
+        calls = [call for call in meant if call.told is None and call.outcome is None]
         told = cancelled(whole_text(reason))
         for scheduler, own in _by_scheduler(calls).items():
             scheduler.cancel(own, told)
@@ -307,7 +308,6 @@ class Lanes:
                 f"{resource} is the engine's own; Engine(limits=…) says how wide it is"
             )
         return resource
-
 
     def _see_that_here(self) -> None:
         """Controls start bodies, or are waited for: both belong to the engine, and to its loop."""

@@ -12,7 +12,7 @@ from typing import Any, Literal, Self
 import msgspec
 
 from laneway.engine.clock import Clock, LoopClock
-from laneway.engine.controls import OWN, Lanes
+from laneway.engine.controls import Lanes
 from laneway.engine.deadlines import Deadlines
 from laneway.engine.durations import Durations
 from laneway.engine.foreseen import Preview
@@ -22,7 +22,7 @@ from laneway.engine.providers import parse
 from laneway.engine.providers.reply import Reply
 from laneway.engine.run import Run, uncancelled
 from laneway.engine.scheduler import Scheduler
-from laneway.engine.services import THREAD_LANE, Limits, Services
+from laneway.engine.services import OWN, THREAD_LANE, Limits, Services
 from laneway.engine.threads import ToolThreads
 from laneway.engine.tools import Tool, Toolset
 from laneway.errors import EngineBusyError, EngineClosedError, UsageError
@@ -33,8 +33,9 @@ from laneway.journal.store import JournalStore
 from laneway.journal.writer import Journal
 from laneway.lanes.lane import Joined, Lane, lanes_of
 from laneway.lanes.names import Names
+from laneway.lanes.priorities import PRIORITY_HINT, is_priority
 from laneway.lanes.statistics import LaneStatus
-from laneway.lanes.table import PRIORITY_HINT, LaneTable, is_priority
+from laneway.lanes.table import LaneTable
 from laneway.policies.rules import Policy
 
 

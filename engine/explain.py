@@ -48,6 +48,10 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
             about = f"lane {self.what} paused"
         elif self.kind == "rate":
             about = f"rate of {self.what}"
+        elif self.kind == "part":
+            about = f"{self.on} ({self.what}), a call within it"
+        elif self.kind == "same call":
+            about = f"{self.on}, the same call of {self.what}"
         elif self.on:
             about = f"{self.kind} on {self.on} ({self.what})"
         else:

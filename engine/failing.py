@@ -38,6 +38,14 @@ class ToolFailed(Exception):
         super().__init__(message)
 
 
+class NestedCallFailed(ToolFailed):
+    """A call that a body has made did not succeed.
+
+    It says what that call came to; what the body did besides, nobody has said. Uncaught it is
+    therefore taken for the worst, as any other exception.
+    """
+
+
 @contextmanager
 def refusing(*kinds: type[Exception]) -> Generator[None]:
     """In here nothing has been done yet: these exceptions are refusals, and say so to the model."""

@@ -10,7 +10,7 @@ import msgspec
 
 from laneway.claims import Claim
 from laneway.effects import Effect
-from laneway.engine.failing import ToolFailed
+from laneway.engine.failing import NestedCallFailed, ToolFailed
 from laneway.engine.plain import whole_text
 from laneway.ids import CallId
 from laneway.journal.fold import CallView
@@ -23,6 +23,18 @@ TRANSIENT = (ConnectionError, TimeoutError, InterruptedError)
 NEVER_SENT = {errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EADDRNOTAVAIL}
 
 POSSIBLE_EFFECT = "It may have had its effect, or part of it."
+
+SAID_OF_BOTH = frozenset(
+    {
+        Code.CONFLICT,
+        Code.RATE_LIMITED,
+        Code.PARTIAL_EFFECT,
+        Code.LANE_DEADLOCK,
+        Code.DEPTH_EXCEEDED,
+        Code.ALREADY_RUNNING,
+    }
+)
+"""Codes of a nested call that fit the call that made it, too."""
 
 LONGEST = 4000
 """Characters of an exception's own text that a model is told."""
@@ -101,6 +113,15 @@ def raised(
 ) -> tuple[State, Failure]:
     """What an exception out of a tool's body amounts to."""
     harmless = effect.changes_nothing
+    if isinstance(error, NestedCallFailed):
+        told = shortened(whole_text(str(error)))
+        return State.FAILED, Failure(
+            code=error.code if error.code in SAID_OF_BOTH else Code.TOOL_ERROR,
+            message=f"{tool}: {told}" + ("" if harmless else f" {POSSIBLE_EFFECT}"),
+            retry=error.retry and (harmless or idempotent),
+            happened=Happened.NOTHING if harmless else Happened.UNKNOWN,
+            hint=whole_text(error.hint),
+        )
     if isinstance(error, ToolFailed):
         return State.FAILED, Failure(
             code=error.code,
@@ -210,7 +231,7 @@ def deadlocked(ring: Sequence[str]) -> Failure:
         code=Code.LANE_DEADLOCK,
         message=f"The call would wait for itself, since each of these waits for the next: {told}.",
         retry=True,
-        hint="Ask again when the calls above have ended, or let them claim all at once.",
+        hint="Ask for the same again when the other calls have ended.",
     )
 
 

@@ -9,6 +9,7 @@ A call that is part of another does not join: what its ancestors hold might be w
 waits for.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -68,6 +69,12 @@ def part(call: "LiveCall", flights: dict[Key, Flight]) -> "list[LiveCall]":
     for follower in flight.followers:
         follower.flight = None
     return flight.followers
+
+
+def followers(call: "LiveCall") -> "Sequence[LiveCall]":
+    """Who waits for a call as the same as its own, oldest first."""
+    flight = call.flight
+    return () if flight is None or flight.leader is not call else flight.followers
 
 
 def _key(call: "LiveCall") -> Key | None:

@@ -14,6 +14,8 @@ import msgspec
 from laneway.claims import Claim
 from laneway.engine.ranks import Edges, order, ranks
 from laneway.engine.services import THREAD
+from laneway.lanes.lane import Lane
+from laneway.lanes.names import is_lane
 from laneway.lanes.requests import Request
 from laneway.lanes.table import LaneTable
 
@@ -55,26 +57,33 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def forecast(
-    successors: Edges, calls: Sequence[Planned], limits: Mapping[str, int] | None = None
+    successors: Edges, calls: Sequence[Planned], lanes: Mapping[str, int | Lane] | None = None
 ) -> Forecast:
     """Schedule calls as the engine would, were nobody else there and each took what is expected.
 
     Args:
         successors: by position; every cycle goes through faulty calls alone.
         calls: in request order.
-        limits: `max_concurrent` by canonical resource.
+        lanes: by canonical resource, as the lane table takes them; how many may wait in one plays
+            no part.
     """
-    return _Play(successors, calls, limits).to_the_end()
+    return _Play(successors, calls, lanes or {}).to_the_end()
 
 
 class _Play:
     def __init__(
-        self, successors: Edges, calls: Sequence[Planned], limits: Mapping[str, int] | None
+        self, successors: Edges, calls: Sequence[Planned], lanes: Mapping[str, int | Lane]
     ) -> None:
         self._successors = successors
         self._calls = calls
-        self._limits = limits or {}
-        self._table: LaneTable[int] = LaneTable(self._limits)
+        self._table: LaneTable[int] = LaneTable(lanes)
+        self._per_seconds = {
+            name: lane.rate.per_seconds
+            for name, lane in lanes.items()
+            if isinstance(lane, Lane) and lane.rate is not None
+        }
+        self._lapses: list[tuple[float, str]] = []
+        """When places in rates come back."""
         self._ranks = ranks(successors, [call.seconds for call in calls])
         self._waits = [0] * len(calls)
         for edges in successors:
@@ -96,8 +105,11 @@ class _Play:
             if call.faulty and at not in self._over:
                 self._fail(at)
         self._begin_ready()
-        while self._ends:
-            self._now = self._ends[0][0]
+        while self._ends or self._lapses:
+            self._now = min(heap[0][0] for heap in (self._ends, self._lapses) if heap)
+            while self._lapses and self._lapses[0][0] == self._now:
+                for granted in self._table.lapse(heappop(self._lapses)[1]):
+                    self._go_on(granted.owner)
             while self._ends and self._ends[0][0] == self._now:
                 self._finish(heappop(self._ends)[1])
             self._begin_ready()
@@ -116,11 +128,10 @@ class _Play:
                     self._ask(at, self._calls[at].claims)
 
     def _serial(self, at: int) -> Collection[str]:
-        limits = self._limits
         return [
             claim.resource
             for claim in self._calls[at].claims
-            if claim.resource.startswith("lane:") and limits.get(claim.resource, 1) == 1
+            if is_lane(claim.resource) and not self._table.is_wide(claim)
         ]
 
     def _ask(self, at: int, claims: tuple[Claim, ...]) -> None:
@@ -135,6 +146,9 @@ class _Play:
         if call.thread and len(self._held[at]) == 1:
             self._ask(at, THREAD)
             return
+        if self._per_seconds:
+            for lane in self._table.start(self._held[at][0]):
+                heappush(self._lapses, (self._now + self._per_seconds[lane], lane))
         end = self._now + call.seconds
         self._spans[at] = Expected(self._since[at], self._now, end)
         heappush(self._ends, (end, at))

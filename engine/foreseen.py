@@ -110,9 +110,9 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
             waits[edge.target].append(f"    waits for {edge.source}: {edge.reason}{about}")
         lines: list[str] = []
         for call in self.calls:
-            lines.append(f"{call.id} {call.name} {call.tool}  {_fate(call)}")
-            lines += [f"    claims {claim}" for claim in call.claims]
-            lines += waits[call.id]
+            lines.append(f"{visible(f'{call.id} {call.name} {call.tool}')}  {_fate(call)}")
+            lines += [visible(f"    claims {claim}") for claim in call.claims]
+            lines += map(visible, waits[call.id])
         asked = any(call.decision == Decision.ASK for call in self.calls)
         humans = ", without the time that humans take to answer" if asked else ""
         lines.append(f"in all about {told(self.makespan_seconds)}{humans}")
@@ -123,17 +123,31 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
 def _fate(call: PreviewCall) -> str:
     """What would become of the call, in a few words."""
     if isinstance(call.outcome, Failure):
-        return f"{call.outcome.code}: {call.outcome.message}"
-    verdict = f"{call.decision} ({call.rule})"
+        fault = f"{call.outcome.code}: {call.outcome.message}"
+        return "\n      ".join(map(visible, fault.split("\n")))
+    verdict = visible(f"{call.decision} ({call.rule})")
     if call.decision == Decision.DENY:
-        return f"{verdict}: {call.reason}"
+        return f"{verdict}: {visible(call.reason)}"
     if call.ready_seconds is None or call.start_seconds is None or call.end_seconds is None:
         return f"{verdict}  skipped: it needs {call.skipped_for}, which would not succeed"
     if call.decision == Decision.ASK:
-        verdict += f": {call.reason}"
+        verdict += f": {visible(call.reason)}"
     queued = call.start_seconds - call.ready_seconds
     waited = f", after {told(queued)} in queues" if queued else ""
     return f"{verdict}  {told(call.start_seconds)} – {told(call.end_seconds)}{waited}"
+
+
+def visible(text: str) -> str:
+    """Write what steers a terminal, breaks a line or turns its direction as an escape.
+
+    A model chooses the names, and a human judges by what is shown.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
+        for letter in text
+    )
 
 
 def _node(call: CallId) -> str:
@@ -145,4 +159,5 @@ _ENTITIES = {"#": "#35;", '"': "#quot;", "<": "#lt;", ">": "#gt;", "`": "#96;"}
 
 def quoted(text: str) -> str:
     """Write a text so that it can stand in a quoted label, and be nothing but text there."""
-    return "".join(_ENTITIES.get(letter, letter) for letter in " ".join(text.split()))
+    line = visible(" ".join(text.split()))
+    return "".join(_ENTITIES.get(letter, letter) for letter in line)

@@ -18,6 +18,7 @@ from laneway.engine.live import LiveCall, LivePlan, LiveTurn
 from laneway.engine.planning import NESTED, PlanTool
 from laneway.engine.providers.reply import Asked
 from laneway.engine.references import NOTHING, Unresolved, find, unescaped
+from laneway.engine.services import OWN
 from laneway.engine.tools import Checked, Tool
 from laneway.ids import CallId
 from laneway.lanes.names import BadResourceError
@@ -151,6 +152,9 @@ def claims_of(
             own = tuple(dict.fromkeys((*said, *own))) if own else said
         except BadResourceError as error:
             return bad_claims(str(error))
+        for claim in said:
+            if claim.resource.startswith(OWN):  # A call that took a thread so might wait for one.
+                return bad_claims(f"{claim.resource} is a lane of the engine's own")
     return (run, *own) if own else (run,)
 
 

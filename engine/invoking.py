@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from laneway.calls import Referring
 from laneway.effects import Effect
-from laneway.engine.failing import ToolFailed
+from laneway.engine.failing import NestedCallFailed
 from laneway.engine.failures import stopped
-from laneway.engine.nesting import ORPHANED
+from laneway.engine.nesting import ORPHANED, holder, inside
 from laneway.engine.plain import NotPlainError, plain
 from laneway.engine.providers.reply import Asked, Reply
 from laneway.engine.serialise import digest
@@ -42,6 +42,8 @@ class Nest:
         self._attempt = call.attempt
         self._loop = asyncio.get_running_loop()
         self._numbers = _Numbers(call)
+        self._waiting = 0
+        """How many calls the thread of a synchronous tool waits for."""
 
     async def outcome(self, tool: str, arguments: dict[str, Any]) -> Outcome:
         """Run one call in a run of its own below this call, and give its outcome.
@@ -70,14 +72,22 @@ class Nest:
         return asyncio.run_coroutine_threadsafe(coming, self._loop).result()
 
     async def _while_waiting(self, tool: str, arguments: dict[str, Any]) -> Outcome:
-        if self._call.running is None:
-            return await self._outcome(tool, arguments)  # From a thread of the tool's own.
         clock = self._call.scheduler.services.clock
-        clock.release()  # The thread is not at work meanwhile.
+        counted = self._call.running is not None  # Else it is a thread of the tool's own.
+        if counted and not self._waiting:
+            clock.release()  # The thread is not at work meanwhile.
+        self._waiting += counted
+        # A thread that the tool has started does not know whose body it is part of.
+        known = holder(self._call.scheduler.services) is not None
+        token = None if known else inside.set(self._call)
         try:
             return await self._outcome(tool, arguments)
         finally:
-            clock.hold()
+            if token is not None:
+                inside.reset(token)
+            self._waiting -= counted
+            if counted and not self._waiting:
+                clock.hold()
 
     async def _outcome(self, tool: str, given: dict[str, Any]) -> Outcome:
         if self._is_over:
@@ -218,27 +228,14 @@ def value_of(tool: str, outcome: Outcome) -> Any:
     """The value of a call that a body has made.
 
     Raises:
-        ToolFailed: it did not succeed; uncaught, the call that made it fails for the same reason.
+        NestedCallFailed: it did not succeed; uncaught, the call that made it has failed, too.
     """
     if isinstance(outcome, Success):
         return outcome.value
-    raise ToolFailed(
+    raise NestedCallFailed(
         f"{tool} did not succeed ({outcome.code}): {outcome.message}",
         happened=outcome.happened,
         retry=outcome.retry,
         hint=outcome.hint,
-        code=outcome.code if outcome.code in _TELLING else Code.TOOL_ERROR,
+        code=outcome.code,
     )
-
-
-_TELLING = frozenset(
-    {
-        Code.CONFLICT,
-        Code.RATE_LIMITED,
-        Code.PARTIAL_EFFECT,
-        Code.LANE_DEADLOCK,
-        Code.DEPTH_EXCEEDED,
-        Code.ALREADY_RUNNING,
-    }
-)
-"""Codes of a nested call that say of the call that made it just what they say of itself."""

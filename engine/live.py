@@ -63,6 +63,8 @@ class LiveCall(msgspec.Struct, eq=False, kw_only=True):
     due: float = inf
     began: float = 0.0
     """When the body was entered, in monotonic seconds."""
+    left_seconds: float | None = None
+    """What is left of its limit, while its body only waits for humans and its clock stands."""
     entered: bool = False
     """The body of this attempt has been entered."""
     running: "asyncio.Future[Any] | None" = None

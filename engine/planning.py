@@ -12,7 +12,7 @@ after all of them and gathers what they came to. Reads arguments; feeds admissio
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -177,9 +177,15 @@ def refused(faults: Sequence[tuple[str, str, Failure]], calls: int) -> Failure:
         calls: how many the plan has.
     """
     told: dict[tuple[str, str], list[str]] = {}
+    more: dict[str, list[str]] = {}
     for name, tool, failure in faults:
-        told.setdefault((tool, failure.message), []).append(name)
+        fault = _cut(tool), _cut(failure.message)
+        names = told.setdefault(fault, []) if fault in told or len(told) < _TOLD else None
+        if names is None:
+            names = more.setdefault(f"{failure.code}", [])
+        names.append(_cut(name))
     lines = [f"- {', '.join(names)} ({tool}): {text}" for (tool, text), names in told.items()]
+    lines += [f"- {', '.join(names)}: {code}, too" for code, names in more.items()]
     codes = {failure.code for _, _, failure in faults}
     return Failure(
         code=codes.pop() if len(codes) == 1 else Code.INVALID_ARGUMENTS,
@@ -190,14 +196,27 @@ def refused(faults: Sequence[tuple[str, str, Failure]], calls: int) -> Failure:
     )
 
 
-def _unreadable(faults: Iterable[str]) -> Failure:
+def _unreadable(faults: Sequence[str]) -> Failure:
+    lines = [_cut(fault) for fault in faults[:_TOLD]]
+    if len(faults) > _TOLD:
+        lines.append(f"and {len(faults) - _TOLD:,} more")
     return Failure(
         code=Code.INVALID_ARGUMENTS,
         message="\n- ".join(
-            ["The plan cannot be read, so none of its calls ran. Faults:", *faults],
+            ["The plan cannot be read, so none of its calls ran. Faults:", *lines],
         ),
         hint="Mend all of these, and submit the whole plan again.",
     )
+
+
+_TOLD = 50
+"""Faults of a plan that are told in words; of the others, which calls have them."""
+_CUT = 500
+"""Characters of what a model wrote, or of one fault, that are told: a refusal is to be read."""
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _CUT else text[:_CUT] + "…"
 
 
 def _too_long(calls: int) -> Failure:

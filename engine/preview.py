@@ -24,7 +24,8 @@ from laneway.engine.step import Step
 from laneway.ids import CallId, RunId
 from laneway.journal.fold import RunView
 from laneway.journal.writer import RunLog
-from laneway.lanes.names import covers
+from laneway.lanes.lane import Lane
+from laneway.lanes.names import covers, is_lane
 from laneway.outcomes import Ended
 from laneway.policies.questions import Decision, Verdict
 
@@ -38,7 +39,7 @@ async def preview(reply: Reply, services: Services, *, mode: str, bound: dict[st
     step = Step(scheduler)
     verdicts = {at: step.judge(call) for at, call in enumerate(calls) if at not in faults}
     planned = [_planned(call, verdicts.get(at), services) for at, call in enumerate(calls)]
-    found = forecast(graph.successors, planned, limits_of(services))
+    found = forecast(graph.successors, planned, lanes_of(services))
     return Preview(
         calls=tuple(
             _shown(at, call, faults.get(at), verdicts.get(at), found)
@@ -52,12 +53,17 @@ async def preview(reply: Reply, services: Services, *, mode: str, bound: dict[st
     )
 
 
-def limits_of(services: Services) -> Mapping[str, int]:
-    """How many the lanes of an engine let in."""
+def lanes_of(services: Services) -> Mapping[str, Lane]:
+    """How many the lanes of an engine let in now, how often, and whom."""
     return {
-        lane.resource: lane.max_concurrent
+        lane.resource: Lane(
+            max_concurrent=lane.max_concurrent,
+            rate=lane.rate,
+            over=lane.over,
+            reserved=lane.reserved,
+        )
         for lane in services.lanes.snapshot(lambda _: "")
-        if lane.max_concurrent is not None
+        if lane.max_concurrent is not None or is_lane(lane.resource)
     }
 
 

@@ -14,6 +14,7 @@ from laneway.engine.plain import NotPlainError, plain, whole_text
 from laneway.engine.providers import parse
 from laneway.engine.providers.reply import Reply
 from laneway.engine.providers.say import said_by_host
+from laneway.engine.questions import open_questions, question_named
 from laneway.engine.recovery import found_out, revive
 from laneway.engine.results import text_of
 from laneway.engine.scheduler import Scheduler
@@ -176,14 +177,12 @@ class Run:
 
     @property
     def approvals(self) -> Sequence[ApprovalView]:
-        """The questions that wait for a human, in the order in which they were asked."""
-        view = self.view
-        return [
-            approval
-            for approval in view.approvals.values()
-            if approval.answer is None
-            and view.calls[approval.call].state is State.AWAITING_APPROVAL
-        ]
+        """The questions that wait for a human, in the order in which they were asked.
+
+        Those of calls within this run's calls come last; their ids begin with the name of the run
+        below: `fix-42/t1.2/1/t1.1.a1`.
+        """
+        return [question for _, question in open_questions(self._entered)]
 
     def explain(self) -> tuple[Explanation, ...]:
         """Say of every unfinished call what it waits for, since when, and what that waits for."""
@@ -327,16 +326,18 @@ class Run:
         await self._answer(name, granted=False, by=by, reason=reason)
 
     async def _answer(self, name: str, *, granted: bool, by: str, reason: str) -> None:
-        scheduler = self._live
-        approval = self._approval(name)
-        call = None if approval is None else self._live_call(approval.call)
-        if approval is None or call is None or call.state is not State.AWAITING_APPROVAL:
-            raise UnknownApprovalError(self._name, name, [one.id for one in self.approvals])
+        questions = open_questions(self._live)
+        found = question_named(name, questions)
+        turn = None if found is None else found[0].turn
+        call = None if found is None or turn is None else turn.by_id(found[1].asked.call)
+        if found is None or call is None or call.state is not State.AWAITING_APPROVAL:
+            raise UnknownApprovalError(self._name, name, [one.id for _, one in questions])
+        scheduler, approval = found
         if call.checked is None:  # Asked by an earlier driver, and not resumed yet.
             scheduler.complete(call)
         said = ApprovalAnswered(
             call=call.id,
-            approval=approval.id,
+            approval=approval.asked.approval,
             granted=granted,
             by=whole_text(by),
             reason=whole_text(reason),
@@ -350,19 +351,6 @@ class Run:
             )
         scheduler.answer(call, said)
         await scheduler.kept()
-
-    def _approval(self, name: str) -> ApprovalView | None:
-        """Find an open question; the model chose the provider's ids, so they count last."""
-        calls = self.view.calls
-        waiting = self.approvals
-        for own in (
-            [one for one in waiting if one.id == name],
-            [one for one in waiting if one.call == name],
-            [one for one in waiting if host_name(calls[one.call], calls) == name],
-        ):
-            if own:
-                return own[0] if len(own) == 1 else None
-        return None
 
     async def cancel(
         self, name: str | None = None, *, reason: str = "the user cancelled it"

@@ -114,13 +114,13 @@ class Scheduler:
                     step.end(turn.calls[at], ended.state, ended.outcome)
             step.drain()
             turn.seats = seats_of(turn, self.services)
-            calls = turn.calls if turn.seats is None else turn.seats.longest_first(turn.calls)
+            calls = step.in_order(turn.calls)
             for start in range(0, len(calls), SLICE):
                 if start:
                     self.post(step)
                     step = Step(self)
                     await asyncio.sleep(0)
-                if self.leaving or refusal is not None:
+                if self._begins_nothing or refusal is not None:
                     break  # The rest stays PENDING, for whoever takes the run up.
                 for call in calls[start : start + SLICE]:
                     if not call.waits and call.state is State.PENDING and call.told is None:
@@ -133,6 +133,11 @@ class Scheduler:
             self.post(step)
             if refusal is not None:
                 self.cancel(turn.calls, refusal)
+
+    @property
+    def _begins_nothing(self) -> bool:
+        """Whether it is too late for anything, since the run is left or its journal broke."""
+        return self.leaving or self.log.broken is not None
 
     def _nest(self, turn: LiveTurn) -> Told | None:
         """Make the turn part of the call whose body asks for it; say why it may not begin."""
@@ -160,7 +165,7 @@ class Scheduler:
                     self.post(step)
                     step = Step(self)
                     await asyncio.sleep(0)
-                if self.leaving or refusal is not None:
+                if self._begins_nothing or refusal is not None:
                     break
                 if call.state is state and call.told is None:  # Else it has moved meanwhile.
                     self._resume(call, step)
@@ -286,7 +291,9 @@ class Scheduler:
             self.services.deadlines.forget(turn)
         try:
             await self.bodies.stopped()
-            if not broken_before:  # Whoever was in the run has been told of that.
+            # Whoever was in the run has been told that it broke; the run may have been left by its
+            # host meanwhile, while the engine is left.
+            if not broken_before and not self.left:
                 await self.kept()
         finally:
             self.left = True
@@ -412,7 +419,7 @@ class Scheduler:
             step.drain()
             step.close_turns()
             turn = self.turn
-            if turn is not None and turn.rests is not (turn.active == turn.humans):
+            if turn is not None:
                 self._rest_or_go_on(turn)
             if self.services.relaxed:
                 self._start_early(step)
@@ -467,12 +474,30 @@ class Scheduler:
 
     def _rest_or_go_on(self, turn: LiveTurn) -> None:
         """The clock of a turn rests while nothing of it moves, or only humans are awaited."""
-        turn.rests = not turn.rests
-        if not turn.rests:
-            self._count(turn)
-        elif turn.limit_seconds != inf:
-            turn.left_seconds = turn.due - self.services.clock.monotonic()
-            self.services.deadlines.forget(turn)
+        if turn.rests is not (turn.active == turn.humans):
+            turn.rests = not turn.rests
+            if not turn.rests:
+                self._count(turn)
+            elif turn.limit_seconds != inf:
+                turn.left_seconds = turn.due - self.services.clock.monotonic()
+                self.services.deadlines.forget(turn)
+        if turn.within is not None:
+            turn.within.scheduler.rest_within(turn.within)
+
+    def rest_within(self, call: LiveCall) -> None:
+        """The clock of a call rests, too, while all that its body asked for waits for humans."""
+        parts = [turn for turn in call.nested if not turn.closed]
+        rests = call.told is None and call.outcome is None
+        rests = rests and bool(parts) and all(turn.rests and turn.humans for turn in parts)
+        if rests is (call.left_seconds is not None):
+            return
+        if rests:
+            call.left_seconds = call.due - self.services.clock.monotonic()
+            self.services.deadlines.forget(call)
+            call.turn.humans += 1
+        else:
+            self.bodies.go_on(call)
+        self._rest_or_go_on(call.turn)
 
     def _count(self, turn: LiveTurn) -> None:
         if turn.limit_seconds != inf:

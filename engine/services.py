@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from laneway.engine.run import Run
     from laneway.lanes.requests import Request
 
-THREAD_LANE = "lane:engine/threads"
+OWN = "lane:engine/"
+"""Lanes that the engine itself takes, and limits say how wide they are."""
+THREAD_LANE = f"{OWN}threads"
 THREAD = (exclusive(THREAD_LANE),)
 """A synchronous call asks for a thread when it holds all its claims, so that none waits unused
 behind a call that waits for something else; a call that is RUNNING has its thread."""

@@ -16,7 +16,7 @@ from laneway.engine.claiming import ClaimsOf
 from laneway.engine.docstrings import summary
 from laneway.engine.serialise import digest
 from laneway.errors import ToolError
-from laneway.lanes.table import PRIORITY_HINT, is_priority
+from laneway.lanes.priorities import PRIORITY_HINT, is_priority
 
 NAME = re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9_.:/-]{0,127}")
 """What some provider or MCP server takes for the name of a tool."""

@@ -37,8 +37,8 @@ from laneway.facts import (
 )
 from laneway.ids import ApprovalId
 from laneway.lanes.names import is_alias, is_lane
+from laneway.lanes.priorities import bounded
 from laneway.lanes.requests import Request
-from laneway.lanes.table import bounded
 from laneway.outcomes import Failure, Outcome
 from laneway.policies.approvals import approval_id, digest, expiry
 from laneway.policies.questions import Decision, Question, Verdict, denied
@@ -82,6 +82,18 @@ class Step:
         """Calls of other runs that waited for one that is the same and over, with that one."""
 
     # From ready to running
+
+    def in_order(self, ready: list[LiveCall]) -> list[LiveCall]:
+        """Sort calls that ask for their lanes in one instant, given in request order.
+
+        A priority goes first, then the longest path where that can matter, then the request.
+        """
+        seats = ready[0].turn.seats if ready else None
+        if seats is not None:
+            ready = seats.longest_first(ready)
+        if self.services.tools.graded:
+            return sorted(ready, key=self._priority, reverse=True)
+        return ready
 
     def consider(self, call: LiveCall) -> None:
         """Nothing that the call depends on is open: complete and judge it."""
@@ -248,13 +260,18 @@ class Step:
             call.turn.seats.wait(call)
 
     def _priority(self, call: LiveCall) -> int:
-        own = 0 if call.tool is None else call.tool.spec.priority
-        return bounded(self.scheduler.priority + own)
+        if call.tool is None or not self.services.tools.graded:
+            return self.scheduler.priority
+        return bounded(self.scheduler.priority + call.tool.spec.priority)
 
     def refuse(self, call: LiveCall, request: Request[LiveCall]) -> None:
         """End a call that could only wait for itself."""
         call.request = None
-        self.end(call, State.FAILED, deadlocked([owner.called for owner in request.cycle]))
+        self.end(
+            call,
+            State.FAILED,
+            deadlocked([f"{one.record.tool} {one.called}" for one in request.cycle]),
+        )
 
     def start(self, call: LiveCall) -> None:
         """The call holds all its claims, and a thread if it needs one: announce its start."""
@@ -435,8 +452,8 @@ class Step:
             while self.skips:
                 self._skip(*self.skips.pop())
             ready, self.ready = self.ready, []
-            if len(ready) > 1 and (seats := ready[0].turn.seats) is not None:
-                ready = seats.longest_first(ready)
+            if len(ready) > 1:
+                ready = self.in_order(ready)
             if self.scheduler.leaving:
                 continue  # Parked: they stay PENDING, for whoever takes the run up.
             for call in ready:

@@ -48,7 +48,10 @@ class Toolset:
 
         Raises:
             ToolError: two share a name, or one cannot be made into a tool.
+            UsageError: this is one tool, not several.
         """
+        if isinstance(tools, Tool) or callable(tools):
+            raise UsageError(f"tools are given as a list: [{_shown(tools)}]")
         self._tools: dict[str, Tool] = {}
         for given in tools:
             one: Tool = given if isinstance(given, Tool) else Tool.of(given)
@@ -59,6 +62,8 @@ class Toolset:
                     f"two tools have this name ({_origin(other)} and {_origin(one)}); rename one "
                     "with name=",
                 )
+        self.graded = any(one.spec.priority for one in self._tools.values())
+        """Whether some have a priority."""
         self.get = self._tools.get
         """Find a tool by name, None if there is none."""
         self._closest = lru_cache(_NAMES_KEPT)(self._closest_of)
@@ -165,6 +170,10 @@ def _as_toolset(named: object, reference: str) -> Toolset:
     raise ToolError(
         reference, f"it is of type {type(named).__name__}; name a tool or a list of tools"
     )
+
+
+def _shown(one: object) -> str:
+    return one.spec.name if isinstance(one, Tool) else str(getattr(one, "__name__", one))
 
 
 def _origin(one: Tool) -> str:

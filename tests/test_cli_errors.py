@@ -146,6 +146,7 @@ def test_a_policy_that_cannot_be_read_is_refused(here: Path, text: str | None, t
     [
         (["--lanes", "mail"], "--lanes mail: write NAME=N, for instance mail=2"),
         (["--lanes", "mail=x"], "--lanes mail=x: write NAME=N"),
+        (["--lanes", f"mail={'9' * 5000}"], f"--lanes mail={'9' * 75}…: write NAME=N"),
         (["--lanes", "mail=0"], "mail"),
         (["--workspace", "gone"], "--workspace gone: there is no such folder"),
         (["--mode", "gone"], "mode 'gone': there is no such mode (known: build, plan)"),

@@ -297,15 +297,16 @@ def test_limits_that_laneway_run_was_given_are_known() -> None:
     assert full.max_concurrent == 3
     assert [waiter.call for waiter in full.waiters] == ["r/d", "r/e"]
     assert all(one.certain for waiter in full.waiters for one in waiter.waits_for)
-    assert picture(empty).engines[0].lanes[0].waiters == ()
+    assert [one.waits_for for one in picture(empty).engines[0].lanes[0].waiters] == [()]
     assert picture(strange).engines[0].lanes[0].max_concurrent is None
 
 
 def test_a_queued_call_in_whose_way_nobody_is_is_about_to_start() -> None:
     shown = picture(leased("r", queued("a", exclusive("file:/w"))))
 
-    (holder,) = shown.engines[0].lanes[0].holders
-    assert (holder.call, holder.state) == ("r/a", State.QUEUED)
+    (lane,) = shown.engines[0].lanes
+    (waiter,) = lane.waiters
+    assert (waiter.call, waiter.waits_for, lane.holders) == ("r/a", (), ())
     assert "exclusive, starts next, or waits for what no journal tells" in drawn(shown)
 
 
@@ -317,8 +318,9 @@ def test_what_a_body_invokes_does_not_wait_for_its_own_call() -> None:
 
     (lane,) = picture(outer, inner, stranger).engines[0].lanes
 
-    assert [holder.call for holder in lane.holders] == ["r/a", "r/a/1/c"]
-    assert [waiter.call for waiter in lane.waiters] == ["r/b", "r/b/1/d"]
+    assert [holder.call for holder in lane.holders] == ["r/a"]
+    assert [waiter.call for waiter in lane.waiters] == ["r/b", "r/a/1/c", "r/b/1/d"]
+    assert [bool(waiter.waits_for) for waiter in lane.waiters] == [True, False, True]
 
 
 def test_a_call_that_shares_the_success_of_another_stands_in_no_lane() -> None:
@@ -451,6 +453,21 @@ def test_watching_ends_well_when_it_is_interrupted(
 
     assert result.exit_code == 0
     assert result.stdout == f"no engine is at work on {journal}\n"
+
+
+def test_one_that_waits_for_what_no_journal_tells_holds_nothing_up_for_certain() -> None:
+    shown = picture(
+        leased("r", queued("a", exclusive("lane:api")), queued("b", exclusive("lane:api")))
+    )
+
+    (lane,) = shown.engines[0].lanes
+    assert lane.holders == ()
+    first, second = lane.waiters
+    assert first.waits_for == ()
+    assert [(one.call, one.holding, one.certain) for one in second.waits_for] == [
+        ("r/a", False, False)
+    ]
+    assert "behind r/a, if it is full" in drawn(shown)
 
 
 # Bad input

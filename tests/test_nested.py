@@ -10,7 +10,9 @@ from laneway import (
     Code,
     Effect,
     Engine,
+    Happened,
     Limits,
+    NestedCallFailed,
     Run,
     State,
     Tool,
@@ -18,7 +20,7 @@ from laneway import (
     ToolFailed,
     Turn,
 )
-from laneway.errors import UsageError
+from laneway.errors import UnknownApprovalError, UsageError
 from laneway.facts import CallEnded, CallStarted
 from laneway.journal.memory import MemoryJournal, MemoryStore
 from laneway.testing import run_virtual
@@ -203,7 +205,7 @@ def test_two_calls_whose_parts_want_each_others_files_do_not_wait_for_ever() -> 
     )
     ring = second["b"].split(": ")[-1].removesuffix(".").split(" → ")
     assert ring[0] == ring[-1]
-    assert {"r/t1.1", "s/t1.1", "r/t1.1/1/t1.1"} <= set(ring)
+    assert {"agent r/t1.1", "agent s/t1.1", "edit r/t1.1/1/t1.1"} <= set(ring)
     assert stage.entered["edit"] == 1
 
 
@@ -570,7 +572,7 @@ def test_a_call_that_waits_for_its_part_says_so_and_what_the_part_waits_for() ->
         turn = await run.submit(plan(call("o", "other"), call("a", "outer")), wait=False)
         await asyncio.sleep(1)
         (told,) = [one for one in run.explain() if one.name == "a"]
-        assert [str(wait) for wait in told.waits] == ["part on r/t1.2/1/t1.1 (inner)"]
+        assert [str(wait) for wait in told.waits] == ["r/t1.2/1/t1.1 (inner), a call within it"]
         assert told.chain == ("t1.2", "r/t1.2/1/t1.1", "t1.1")
         await turn.wait()
         return turn
@@ -578,3 +580,112 @@ def test_a_call_that_waits_for_its_part_says_so_and_what_the_part_waits_for() ->
     turn = Theatre(stage, *tools).enter(host)
 
     assert values(turn)["a"] == "outer:i"
+
+
+def test_whoever_drives_the_run_answers_for_the_calls_within_its_calls() -> None:
+    stage = Stage()
+
+    async def twice(context: ToolContext) -> Any:
+        return await asyncio.gather(context.invoke("ask", n=1), context.invoke("ask", n=2))
+
+    tools = [
+        nesting("outer", twice, timeout=5),
+        stage.tool("ask", Return("yes {n}"), approval=True),
+    ]
+
+    async def host(run: Run) -> Turn:
+        turn = await run.submit(plan(call("a", "outer"), call("b", "ask", {"n": 3})), wait=False)
+        await asyncio.sleep(1)
+        assert [one.id for one in run.approvals] == [
+            "t1.2.a1",
+            "r/t1.1/1/t1.1.a1",
+            "r/t1.1/2/t1.1.a1",
+        ]
+        assert [one.arguments["n"] for one in run.approvals] == [3, 1, 2]
+        await asyncio.sleep(1000)
+        await run.approve("r/t1.1/1/t1.1")
+        with pytest.raises(UnknownApprovalError, match=r"t1\.1\.a1"):
+            await run.approve("t1.1.a1")
+        await asyncio.sleep(1000)
+        await run.approve("r/t1.1/2/t1.1.a1")
+        await run.deny("t1.2.a1")
+        await turn.wait()
+        return turn
+
+    turn = Theatre(stage, *tools, limits=Limits(turn_seconds=5)).enter(host)
+
+    assert values(turn) == {"a": ["yes 1", "yes 2"]}
+
+
+def test_the_clock_of_a_call_stands_only_while_all_that_it_waits_for_are_humans() -> None:
+    stage = Stage()
+
+    async def both(context: ToolContext) -> Any:
+        return await asyncio.gather(context.invoke("ask"), context.invoke("slow"))
+
+    async def after(context: ToolContext) -> Any:
+        await context.invoke("ask")
+        await asyncio.sleep(100)
+
+    async def host(run: Run) -> Turn:
+        turn = await run.submit(plan(call("a", "both"), call("b", "after")), wait=False)
+        await asyncio.sleep(4)
+        for question in run.approvals:
+            await (run.approve if question.run.startswith("r/t1.2") else run.deny)(question.id)  # type: ignore[attr-defined]
+        await turn.wait()
+        return turn
+
+    tools = [
+        nesting("both", both, timeout=5),
+        nesting("after", after, timeout=5),
+        stage.tool("ask", Return("yes"), approval=True),
+        stage.tool("slow", Sleep(100)),
+    ]
+    began: list[float] = []
+
+    async def timed(run: Run) -> Turn:
+        began.append(now())
+        turn = await host(run)
+        began.append(now())
+        return turn
+
+    turn = Theatre(stage, *tools, limits=Limits(grace_seconds=0)).enter(timed)
+
+    assert failure(turn, "a").code is Code.TOOL_ERROR
+    assert failure(turn, "b").code is Code.TIMEOUT
+    assert began[1] - began[0] == 4 + 5
+
+
+def test_what_a_failed_part_did_says_nothing_of_what_the_body_did_besides() -> None:
+    stage = Stage()
+
+    async def body(context: ToolContext) -> Any:
+        await context.invoke("write")
+        try:
+            return await context.invoke("flaky")
+        except NestedCallFailed as error:
+            seen.append((error.code, error.happened, error.retry))
+            raise
+
+    seen: list[Any] = []
+    refuse = ToolFailed(
+        "later", happened=Happened.NOTHING, retry=True, hint="wait", code=Code.RATE_LIMITED
+    )
+    tools = [
+        nesting("changes", body),
+        nesting("reads", body, effect=Effect.READ),
+        stage.tool("write", Log("write"), effect=Effect.WRITE),
+        stage.tool("flaky", Raise(refuse), effect=Effect.WRITE),
+    ]
+
+    turn = Theatre(stage, *tools).play(plan(call("a", "changes"), call("b", "reads")))
+
+    assert seen == [(Code.RATE_LIMITED, Happened.NOTHING, True)] * 2
+    worst, harmless = failure(turn, "a"), failure(turn, "b")
+    assert (worst.code, worst.happened, worst.retry) == (
+        Code.RATE_LIMITED,
+        Happened.UNKNOWN,
+        False,
+    )
+    assert "It may have had its effect, or part of it." in worst.message
+    assert (harmless.happened, harmless.retry) == (Happened.NOTHING, True)

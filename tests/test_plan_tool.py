@@ -527,6 +527,35 @@ def test_the_code_of_a_refused_plan_is_that_of_its_faults(calls: list[Json], cod
     assert not stage.entered
 
 
+def test_of_very_many_faults_those_after_the_first_are_named_by_their_code() -> None:
+    calls = [one(f"c{n}", f"tool_{n}") for n in range(999)] + [one("z", "echo", ["z"])]
+
+    told = failure(theatre().play(said(use("p1", "plan", calls=calls))), "p1").message
+
+    lines = told.splitlines()
+    assert lines[1].startswith('- c0 (tool_0): There is no tool named "tool_0"')
+    assert len(lines) == 53
+    assert lines[51].startswith("- c50, c51, c52, ")
+    assert lines[51].endswith(", c998: UNKNOWN_TOOL, too")
+    assert lines[52] == "- z: DEPENDENCY_CYCLE, too"
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        [one("a", "x" * 100_000)],
+        [one("x" * 100_000, "echo", ["b"])],
+        [one("a", "echo", ["x" * 100_000])],
+        [{"id": "a", "tool": "echo", "x" * 100_000: 1}],
+        [7] * 999,
+    ],
+)
+def test_a_refusal_is_short_enough_to_be_read(calls: list[Any]) -> None:
+    turn = theatre().play(said(use("p1", "plan", calls=calls)))
+
+    assert len(failure(turn, "p1").message) < 4_000
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

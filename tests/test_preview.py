@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laneway import Code, Effect, Engine, Failure, Limits, Policy
+from laneway import Code, Effect, Engine, Failure, Lane, Limits, Policy, Rate
 from laneway.calls import Reason
 from laneway.claims import Claim, exclusive, shared
 from laneway.engine.forecast import Expected, Planned, forecast
@@ -19,8 +19,8 @@ from laneway.engine.ranks import critical_path
 from laneway.engine.services import THREAD_LANE
 from laneway.facts import Row
 from laneway.journal.memory import MemoryStore
-from laneway.testing import Job, Return, Stage, simulate
-from laneway.testing.theatre import plan
+from laneway.testing import Job, Return, Sleep, Stage, simulate
+from laneway.testing.theatre import Theatre, plan
 
 Graph = list[list[tuple[int, Reason]]]
 CLAIMS = [exclusive("r:x"), shared("r:x"), exclusive("r:x/y"), exclusive("lane:a")]
@@ -376,6 +376,24 @@ def test_labels_hold_nothing_that_would_be_read_as_markup() -> None:
     assert quoted('a "b"\n<i>`#1') == "a #quot;b#quot; #lt;i#gt;#96;#35;1"
 
 
+def test_what_a_model_named_steers_no_terminal_and_breaks_no_line() -> None:
+    stage = Stage()
+    edit = stage.tool("edit", effect=Effect.WRITE, claims=["write file:{path}"])
+    forged = "\x1b[2Ja\nt1.2 b edit  allow \u202e"
+    calls = [
+        {"id": forged, "tool": "edit", "arguments": {"path": forged}},
+        {"id": "c", "tool": forged, "arguments": {}},
+        {"id": "d", "tool": "edit", "arguments": {"path": forged}},
+    ]
+
+    shown = foreseen([edit], plan(*calls), {})
+
+    lines = str(shown).splitlines()
+    assert [line.split(" ")[0] for line in lines if line[0] == "t"] == ["t1.1", "t1.2", "t1.3"]
+    assert r"t1.1 \x1b[2Ja\nt1.2 b edit  allow \u202e edit  allow (default)" in lines[0]
+    assert not any(bad in str(shown) + shown.to_mermaid() for bad in "\x1b\u202e")
+
+
 def test_limits_of_lanes_and_threads_are_those_of_the_engine() -> None:
     stage = Stage()
     tools = [
@@ -391,6 +409,32 @@ def test_limits_of_lanes_and_threads_are_those_of_the_engine() -> None:
     assert "t1.3 m2 mail  allow (default)  1 s – 2 s, after 1 s in queues" in str(shown)
     assert shown.sound
     assert shown.makespan_seconds == 2
+
+
+def test_groups_and_rates_of_lanes_are_foreseen_as_they_come() -> None:
+    stage = Stage()
+    tools = [
+        stage.tool("look", Sleep(1), claims=["read db:shop/{table}"]),
+        stage.tool("ask", Sleep(1), claims=["lane:api"]),
+    ]
+    lanes = {
+        "shop": Lane(max_concurrent=3, over=["db:shop"], reserved={"db:shop/orders": 1}),
+        "api": Lane(max_concurrent=None, rate=Rate(starts=2, per_seconds=10)),
+    }
+    reply = plan(
+        *({"id": f"l{n}", "tool": "look", "arguments": {"table": f"t{n}"}} for n in range(4)),
+        {"id": "o", "tool": "look", "arguments": {"table": "orders"}},
+        *({"id": f"a{n}", "tool": "ask"} for n in range(5)),
+    )
+
+    shown = foreseen(tools, reply, {}, lanes=lanes)
+    theatre = Theatre(stage, *tools, lanes=lanes)
+    theatre.play(reply)
+
+    assert shown.makespan_seconds == 21
+    assert [call.start_seconds for call in shown.calls] == [0, 0, 1, 1, 0, 0, 0, 10, 10, 20]
+    begun = sorted(one.start - 1000 for one in stage.executions)
+    assert begun == sorted(call.start_seconds or 0 for call in shown.calls)
 
 
 def test_a_call_behind_a_refused_one_still_waits_for_what_that_one_waited_for() -> None:

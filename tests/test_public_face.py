@@ -247,3 +247,46 @@ def test_the_readme_has_python_and_all_of_it_runs(
     names = [one["name"] for one in messages.requests[0]["tools"]]
     assert names == ["read_file", "write_file"]
     assert (tmp_path / "runs.db").exists()
+
+
+def test_the_readmes_way_to_ask_a_human_asks_for_new_turns_and_for_those_left_open() -> None:
+    scope: dict[str, Any] = {}
+    for block in blocks(ROOT / "README.md"):
+        exec(compile(block, "README.md", "exec"), scope)  # noqa: S102 - it is our own
+    asked: list[Any] = []
+
+    @laneway.tool(effect=laneway.Effect.WRITE, claims=[], approval=True)
+    async def pay(cents: int) -> str:
+        return f"paid {cents}"
+
+    @laneway.tool(effect=laneway.Effect.WRITE, claims=[])
+    async def shop(context: laneway.ToolContext) -> Any:
+        return await context.invoke("pay", cents=3)
+
+    async def ask(arguments: Any, reason: str) -> bool:
+        asked.append((arguments["cents"], reason))
+        return bool(arguments["cents"] != 2)
+
+    plan = {
+        "calls": [
+            {"id": "a", "tool": "pay", "arguments": {"cents": 1}},
+            {"id": "b", "tool": "pay", "arguments": {"cents": 2}},
+            {"id": "c", "tool": "shop", "arguments": {}},
+        ]
+    }
+
+    async def main() -> Any:
+        async with laneway.Engine([pay, shop]) as engine:
+            async with engine.run("r") as run:
+                await run.submit({"calls": plan["calls"][:2]}, wait=False)
+            async with engine.run("r") as run:
+                left = await scope["with_approvals"](run, run.open_turn, ask)
+                turn = await run.submit({"calls": plan["calls"][2:]}, wait=False)
+                return left, await scope["with_approvals"](run, turn, ask)
+
+    left, now = asyncio.run(main())
+
+    assert [cents for cents, _ in asked] == [1, 2, 3]
+    assert "paid 1" in str(left)
+    assert "not today" in str(left)
+    assert "paid 3" in str(now)

@@ -182,3 +182,12 @@ def test_what_cannot_be_loaded_is_refused_with_the_way_out(reference: str, told:
 def test_a_partial_can_be_a_tool() -> None:
     assert Toolset([functools.partial(plain, key="x")]).names == ("plain",)
     assert isinstance(Toolset([plain]).get("plain"), Tool)
+
+
+def test_one_tool_is_no_list_of_tools() -> None:
+    def add(a: int) -> int:
+        return a
+
+    for one in (add, Tool.of(add)):
+        with pytest.raises(UsageError, match=r"tools are given as a list: \[add\]"):
+            Toolset(one)  # type: ignore[arg-type]

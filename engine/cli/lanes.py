@@ -138,8 +138,8 @@ def _lanes(calls: Sequence[Standing], run: str, limits: Mapping[str, int]) -> It
     for one in calls:
         for claim in one.claims:
             resource = claim.resource
-            if one in blockers:
-                waiter = _waiter(one, claim.access, blockers[one], limits)
+            if one.waiting:
+                waiter = _waiter(one, claim.access, blockers.get(one, ()), limits)
                 waiters.setdefault(resource, []).append(waiter)
             else:
                 holders.setdefault(resource, []).append(_holder(one, claim.access))
@@ -180,15 +180,20 @@ def _waiter(
             ShownBlocker(
                 resource=blocker.resource,
                 call="" if blocker.owner is None else blocker.owner.name,
-                holding=blocker.holding,
-                # It does wait, so where a lane is all that can be in its way, it is.
-                certain=len(blockers) == 1
+                holding=blocker.holding and not _waits(blocker),
+                # It does wait, so where a lane is all that can be in its way, it is; but a pause, a
+                # rate or a group may be, which no journal tells.
+                certain=not is_lane(blocker.resource)
                 or blocker.resource in limits
-                or not is_lane(blocker.resource),
+                or (len(blockers) == 1 and not _waits(blocker)),
             )
             for blocker in blockers
         ),
     )
+
+
+def _waits(blocker: Blocker[Standing]) -> bool:
+    return blocker.owner is not None and blocker.owner.waiting
 
 
 def _left(one: LeasedRun) -> list[ShownLeft]:

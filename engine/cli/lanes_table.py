@@ -125,8 +125,6 @@ def _holder_cells(holder: ShownHolder, lane: ShownLane, now: float) -> tuple[str
     told = [] if is_lane(lane.resource) else [str(holder.access)]
     if holder.stuck:
         told.append(f"stuck: it ended {holder.state}, and its body has not stopped")
-    elif holder.state is State.QUEUED:
-        told.append("starts next, or waits for what no journal tells")
     return (
         MARKS[State.RUNNING],
         holder.call,
@@ -139,12 +137,13 @@ def _holder_cells(holder: ShownHolder, lane: ShownLane, now: float) -> tuple[str
 def _waiter_cells(waiter: ShownWaiter, lane: ShownLane, now: float) -> tuple[str, ...]:
     access = "" if is_lane(lane.resource) else f"{waiter.access}, "
     waits = "; ".join(map(_blocker_text, waiter.waits_for))
+    about = f"waits for {waits}" if waits else "starts next, or waits for what no journal tells"
     return (
         MARKS[State.QUEUED],
         waiter.call,
         waiter.tool,
         _age(waiter.since_wall, now),
-        f"{access}waits for {waits}",
+        f"{access}{about}",
     )
 
 

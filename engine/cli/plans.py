@@ -28,6 +28,9 @@ from laneway.outcomes import Failure
 
 RESUME_WITH = "laneway.engine.cli.plans:carry_on"
 RUNS_LEARNT_FROM = 20
+_DIGITS = 9
+"""Of a lane's limit; Python itself reads no number of more than some thousand."""
+_SHOWN = 80
 
 
 class PlanSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,8 +124,9 @@ def lane_limit(text: str) -> tuple[str, int]:
         UsageError: it is something else.
     """
     name, _, count = text.rpartition("=")
-    if not name or not count.isdecimal():
-        raise UsageError(f"--lanes {text}: write NAME=N, for instance mail=2")
+    if not name or not count.isdecimal() or len(count) > _DIGITS:
+        shown = text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+        raise UsageError(f"--lanes {shown}: write NAME=N, for instance mail=2")
     return name, int(count)
 
 

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from laneway.engine.cli.wording import STYLES
+from laneway.engine.foreseen import visible
 
 
 class Terminal:
@@ -30,7 +31,7 @@ class Terminal:
         # rich ends the process where nobody reads any more (`laneway run … | head`), but the work
         # must go on: so it only renders.
         with self._console.capture() as rendered:
-            self._console.print(_coloured(line))
+            self._console.print(_coloured(_harmless(line)))
         _write(rendered.get())
 
     def say_all(self, lines: Iterable[str]) -> None:
@@ -40,7 +41,7 @@ class Terminal:
 
     def note(self, line: str) -> None:
         """Write a line in any case, beside the document where JSON is wanted."""
-        print(line, file=sys.stderr if self._json else sys.stdout, flush=True)
+        print(_harmless(line), file=sys.stderr if self._json else sys.stdout, flush=True)
 
     def give(self, document: Any) -> None:
         """Write a JSON document, where JSON is wanted."""
@@ -57,6 +58,11 @@ def program() -> str:
     if found and called.resolve() == Path(found).resolve():
         return "laneway"
     return shlex.quote(str(called))
+
+
+def _harmless(text: str) -> str:
+    """Models name calls and files: nothing of theirs steers the terminal."""
+    return "\n".join(map(visible, text.split("\n")))
 
 
 def _coloured(line: str) -> Text:

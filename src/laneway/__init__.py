@@ -18,7 +18,7 @@ from laneway.claims import Access, Claim
 from laneway.effects import Effect
 from laneway.engine.context import ToolContext
 from laneway.engine.engine import Engine, Status
-from laneway.engine.failing import ToolFailed
+from laneway.engine.failing import NestedCallFailed, ToolFailed
 from laneway.engine.planning import plan_tool
 from laneway.engine.run import Run
 from laneway.engine.services import Limits
@@ -48,6 +48,7 @@ __all__ = [
     "LaneStatus",
     "LanewayError",
     "Limits",
+    "NestedCallFailed",
     "Outcome",
     "Policy",
     "Rate",
