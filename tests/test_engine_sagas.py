@@ -4,6 +4,7 @@ Virtual time makes every story the same each time, so that Hypothesis can shorte
 """
 
 import asyncio
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -20,6 +21,9 @@ from laneway.lanes.names import overlaps
 from laneway.testing.clock import run_virtual
 from laneway.testing.scripted import Stage
 from laneway.testing.theatre import RUN, Theatre
+
+ROUNDS = int(os.environ.get("LANEWAY_ROUNDS", "1"))
+"""How many times as long to look: `make fuzz` sets it."""
 
 SCHEMA = {
     "type": "object",
@@ -161,7 +165,7 @@ async def ending(how: str, seconds: float, n: str) -> dict[str, str]:
             return {"from": "b"}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150 * ROUNDS, deadline=None)
 @given(st.data())
 def test_whatever_a_host_does_and_wherever_it_dies_every_call_ends_once(
     data: st.DataObject,
@@ -289,7 +293,7 @@ class Crowd:
             await task
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150 * ROUNDS, deadline=None)
 @given(st.data())
 def test_however_runs_meet_no_two_bodies_touch_one_thing_and_nothing_is_left_behind(
     data: st.DataObject,

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import math
+import os
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
@@ -40,6 +41,9 @@ from laneway.lanes.table import LaneTable
 from laneway.testing import run_virtual
 from laneway.testing.scripted import Block, Do, Raise, Return, Sleep, Stage
 from laneway.testing.theatre import Theatre, codes, failure, plan, states
+
+ROUNDS = int(os.environ.get("LANEWAY_ROUNDS", "1"))
+"""How many times as long to look: `make fuzz` sets it."""
 
 T = TypeVar("T")
 Host = Callable[[Engine, Run], Awaitable[T]]
@@ -1593,7 +1597,7 @@ PLAYED = ("mail", "api", "shop", "file:src")
 
 
 @given(st.integers(min_value=0, max_value=2**32))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25 * ROUNDS, deadline=None)
 def test_whatever_an_operator_does_every_call_ends_and_no_limit_is_passed(seed: int) -> None:
     dice = Random(seed)
     stage = Stage()

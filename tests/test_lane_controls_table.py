@@ -1,5 +1,6 @@
 """The lane table under control: groups with reservations, rates, pauses, barriers, bounds."""
 
+import os
 from collections.abc import Iterable
 from random import Random
 
@@ -13,6 +14,9 @@ from laneway.lanes.lane import Lane, Rate
 from laneway.lanes.requests import Request
 from laneway.lanes.statistics import Holder, LaneStatus, Waiter
 from laneway.lanes.table import LaneTable
+
+ROUNDS = int(os.environ.get("LANEWAY_ROUNDS", "1"))
+"""How many times as long to look: `make fuzz` sets it."""
 
 MAIL = exclusive("lane:mail")
 ORDERS = exclusive("db:shop/orders")
@@ -703,7 +707,7 @@ def share_of(request: Request[int]) -> int:
 
 
 @given(st.integers(min_value=0, max_value=2**32))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60 * ROUNDS, deadline=None)
 def test_driven_at_random_nothing_is_lost_and_no_limit_is_passed(seed: int) -> None:
     drive = Drive(Random(seed))
 

@@ -1,6 +1,7 @@
 """Random programs of bodies within bodies, on virtual time: whatever they do, it all ends well."""
 
 import asyncio
+import os
 import random
 import threading
 from contextvars import ContextVar
@@ -14,6 +15,9 @@ from laneway.journal.fold import fold
 from laneway.journal.memory import MemoryJournal, MemoryStore
 from laneway.testing import run_virtual
 from laneway.testing.clock import VirtualClock
+
+ROUNDS = int(os.environ.get("LANEWAY_ROUNDS", "1"))
+"""How many times as long to look: `make fuzz` sets it."""
 
 FILES = ["file:a", "file:a/b", "file:a/b/c", "file:a/d", "file:e"]
 LANES = {"lane:one": 1, "lane:two": 2, "lane:three": 3}
@@ -358,6 +362,6 @@ def drive(seed: int) -> list[str]:
     return world.faults
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(60 * ROUNDS))
 def test_whatever_bodies_do_claims_are_kept_and_all_of_it_ends(seed: int) -> None:
     assert drive(seed) == []

@@ -47,6 +47,9 @@ from laneway.testing.scripted import Do, Log, Raise, Return, Sleep, Stage
 from laneway.testing.theatre import RUN, Theatre, failure, plan, states
 from laneway.testing.watched import WatchedStore
 
+ROUNDS = int(os.environ.get("LANEWAY_ROUNDS", "1"))
+"""How many times as long to look: `make fuzz` sets it."""
+
 ANY = {"type": "object"}
 
 Json = dict[str, Any]
@@ -1225,7 +1228,7 @@ def played(reply: Json) -> tuple[dict[int, tuple[float, float | None]], Turn]:
     return {one.arguments["n"]: (one.start, one.end) for one in stage.executions}, turn
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60 * ROUNDS, deadline=None)
 @given(calls=dags())
 def test_a_dag_in_a_plan_call_runs_as_the_same_dag_of_a_host(calls: list[Json]) -> None:
     own_times, own = played(plan(*calls))
