@@ -1,11 +1,13 @@
 """The documents tell what the code does."""
 
 import re
+import runpy
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import laneway
 from laneway.claims import exclusive, shared
 from laneway.lanes.names import Names
 from laneway.states import ARROWS
@@ -71,3 +73,14 @@ def test_the_claims_of_the_first_calls_about_resources_are_what_the_page_says() 
         arguments = eval(f"dict({written.replace(', …', '')})")  # noqa: S307 - the same
         (claim, *_) = shop[name].claims.claims(arguments, names)
         assert claim == (exclusive if verb == "write" else shared)(resource)
+
+
+def test_the_reference_is_what_the_docstrings_say() -> None:
+    made = runpy.run_path(str(ROOT / "docs" / "reference.py"), run_name="reference")
+
+    told = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+
+    assert told == made["page"](), "renew it: python docs/reference.py"
+    for name in laneway.__all__:
+        assert name.startswith("__") or f"### `{name}`" in told
+    assert ": \n" not in told, "something public has no docstring"
