@@ -133,3 +133,25 @@ def test_in_another_folder_a_line_takes_the_same_below_it(text: str) -> None:
     assert here.commands == there.commands
     assert here.opaque == there.opaque
     assert here.complete == there.complete
+
+
+def test_no_code_point_behind_a_brace_ends_the_process() -> None:
+    for point in range(0x80, 0x110000, 0x101):
+        if not 0xD800 <= point < 0xE000:
+            analyse(f"a {{{chr(point)} b")
+
+
+@pytest.mark.parametrize("name", ["é.txt", "文/日.txt", "😀", "é"])
+def test_a_name_beyond_ascii_is_a_name(name: str) -> None:
+    assert set(analyse(f"cat {name}").reads) == {f"file:{name}"}
+    assert set(analyse(f"echo hi > {name}").writes) == {f"file:{name}"}
+    assert set(analyse(f"cat '{name}' \"{name}\"").reads) == {f"file:{name}"}
+
+
+def test_what_is_beyond_ascii_is_in_no_name_of_a_variable() -> None:
+    assert analyse("é=5 ls").opaque, "bash runs a program called é=5"
+    assert analyse("x=5 ls").opaque is False
+
+
+def test_a_blank_that_bash_takes_for_a_letter_is_not_read() -> None:
+    assert analyse("cat a\u00a0b").opaque
