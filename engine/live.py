@@ -170,7 +170,7 @@ class LiveTurn:
         self.context = contextvars.copy_context()
         """Of whoever submitted or resumed it: what bodies see of context variables."""
         self.seats: Seats | None = None
-        """Its calls that wait for the same, once one has to."""
+        """Its calls by the path still ahead of them, where that can matter."""
         self.within: LiveCall | None = None
         """The call whose body submitted it, and so holds for it while it runs."""
         self.calls: list[LiveCall] = []

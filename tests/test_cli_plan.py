@@ -125,7 +125,7 @@ def test_policy_mode_lanes_and_workspace_count_as_in_a_run() -> None:
     assert result.exit_code == 1
     told = json.loads(result.stdout)["calls"]
     assert [call["decision"] for call in told] == ["deny", "allow", "ask", "ask"]
-    assert told[1]["claims"][-1] == [f"file:{Path.cwd()}/work/f", "exclusive"]
+    assert told[1]["claims"][-1] == [f"file:{Path('work').resolve() / 'f'}", "exclusive"]
     assert [call["start_seconds"] for call in told[2:]] == [0, 0]
     assert in_mode_plan.exit_code == 1
     assert "deny (mode plan)" in in_mode_plan.stdout
