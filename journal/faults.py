@@ -39,3 +39,8 @@ def fault(path: Path, doing: str, error: BaseException, /) -> JournalError:
     )
     found.__cause__ = error
     return found
+
+
+def is_busy(error: sqlite3.Error, /) -> bool:
+    """Whether another program's lock is in the way, so that the same may succeed later."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY

@@ -6,13 +6,14 @@ runs in the connection's own thread.
 """
 
 import sqlite3
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
 from laneway.errors import ForeignJournalError, JournalError, NewerJournalError
-from laneway.journal.faults import fault
+from laneway.journal.faults import fault, is_busy
 from laneway.journal.statements import STATEMENTS
 
 APPLICATION_ID = 0x4C616E65
@@ -28,6 +29,7 @@ _HEADER_BYTES = 100
 _MAGIC = b"SQLite format 3\x00"
 _SQLITE_NEEDED = (3, 35)
 """For RETURNING."""
+_BUSY_PAUSE_SECONDS = 0.01
 _SYNCHRONOUS = {"FULL": 2, "NORMAL": 1}
 
 
@@ -74,9 +76,7 @@ def open_file(path: Path, /, *, busy_seconds: float, synchronous: Synchronous) -
     except sqlite3.Error as error:
         raise fault(path, "could not be opened", error) from error
     try:
-        _create(connection)
-        _check(connection, path)
-        _settle(connection, path, synchronous)
+        _make_ready(connection, path, synchronous, busy_seconds)
     except sqlite3.Error as error:
         connection.close()
         raise fault(path, "could not be made ready", error) from error
@@ -132,6 +132,30 @@ def _is_half_created(path: Path, header: bytes) -> bool:
     """
     file = path.resolve()
     return not any(header) and file.with_name(f"{file.name}-journal").exists()
+
+
+def _make_ready(
+    connection: JournalFile, path: Path, synchronous: Synchronous, busy_seconds: float
+) -> None:
+    """Create what is missing and set what must be set, as often as somebody is in the way.
+
+    Two that change a new file to WAL mode at once could wait for each other, so SQLite refuses one
+    of them at once, whatever its busy time-out: https://www.sqlite.org/c3ref/busy_handler.html.
+    """
+    give_up = time.monotonic() + busy_seconds
+    while True:
+        try:
+            _create(connection)
+            _check(connection, path)
+            _settle(connection, path, synchronous)
+        except sqlite3.OperationalError as error:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            if not is_busy(error) or time.monotonic() >= give_up:
+                raise
+        else:
+            return
+        time.sleep(_BUSY_PAUSE_SECONDS)
 
 
 def _create(connection: JournalFile) -> None:

@@ -13,6 +13,7 @@ import sys
 import textwrap
 import threading
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -352,6 +353,20 @@ def test_many_may_create_one_journal_at_once(path: Path) -> None:
     asyncio.run(scenario())
 
     assert by_hand(path, "SELECT count(*) FROM facts") == [(8,)]
+
+
+def test_a_new_file_that_others_open_at_once_is_busy_for_nobody(tmp_path: Path) -> None:
+    def open_and_close(path: Path) -> None:
+        open_file(path, busy_seconds=HANG_SECONDS, synchronous="FULL").close()
+
+    with ThreadPoolExecutor(8) as threads:
+        for number in range(10):  # each of them failed one time in three, once
+            path = tmp_path / f"{number}.db"
+            list(threads.map(open_and_close, [path] * 8))
+
+    assert all(
+        by_hand(path, "SELECT count(*) FROM facts") == [(0,)] for path in tmp_path.glob("*.db")
+    )
 
 
 def test_who_comes_second_takes_the_tables_of_the_first(
