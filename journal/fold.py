@@ -19,23 +19,58 @@ from laneway.facts import (
     ApprovalAnswered,
     ApprovalAsked,
     AttemptEnded,
+    BudgetReserved,
+    BudgetSettled,
     CallEnded,
     CallJoined,
+    CallProbed,
     CallQueued,
+    CallReopened,
     CallSettled,
     CallStarted,
+    ChildEntered,
     Driver,
     HolderStopped,
+    HostNoted,
+    LaneChanged,
+    LossAccepted,
     MessageSaid,
+    ProcessStarted,
     Row,
+    RunForked,
     RunOpened,
     RunTaken,
+    Setting,
+    TaskEnded,
+    TaskStarted,
     TurnClosed,
     TurnSubmitted,
 )
 from laneway.ids import ApprovalId, CallId, RunId
 from laneway.outcomes import Outcome, succeeded
 from laneway.states import ENDED, State, move
+
+SeldomFact = (
+    AttemptEnded
+    | CallReopened
+    | CallSettled
+    | CallProbed
+    | HolderStopped
+    | ChildEntered
+    | ProcessStarted
+)
+RunFact = (
+    RunOpened
+    | RunTaken
+    | RunForked
+    | LossAccepted
+    | HostNoted
+    | LaneChanged
+    | BudgetReserved
+    | BudgetSettled
+    | TaskStarted
+    | TaskEnded
+)
 
 
 class CallView(msgspec.Struct, eq=False):
@@ -62,6 +97,16 @@ class CallView(msgspec.Struct, eq=False):
     late: str = ""
     settled: Outcome | None = None
     """What an unknown effect came to, found out after the outcome was final."""
+    by: str = ""
+    """Who found that out."""
+    probed: str = ""
+    """The last answer of the tool's probe."""
+    children: tuple[RunId, ...] = ()
+    """The runs that its body entered."""
+    processes: tuple[ProcessStarted, ...] = ()
+    """The process groups that its body started, in all attempts."""
+    since: float = 0.0
+    """When it came into its state."""
 
     @property
     def id(self) -> CallId:
@@ -108,6 +153,28 @@ class ApprovalView:
 
 
 @dataclass(slots=True)
+class BudgetView:
+    """A budget, as far as it was drawn on."""
+
+    settled: float = 0.0
+    reserved: dict[str, float] = field(default_factory=dict[str, float])
+    """What is set aside and not settled yet, by reservation."""
+
+    @property
+    def used(self) -> float:
+        """What is gone or set aside: what a check goes by."""
+        return self.settled + sum(self.reserved.values())
+
+
+@dataclass(slots=True)
+class TaskView:
+    """A background task."""
+
+    started: TaskStarted
+    outcome: Outcome | None = None
+
+
+@dataclass(slots=True)
 class TurnView:
     """One answer of the model, its calls in request order."""
 
@@ -138,10 +205,23 @@ class RunView:
     approvals: dict[ApprovalId, ApprovalView] = field(
         default_factory=dict[ApprovalId, ApprovalView]
     )
+    setting: Setting = field(default_factory=Setting)
+    """What the driver brought along."""
+    changes: tuple[str, ...] = ()
+    """What the last taking up found changed."""
+    forked: RunForked | None = None
+    lossy: bool = False
+    """Facts are missing behind some fact, and nobody has taken the run up since."""
+    lane_changes: list[LaneChanged] = field(default_factory=list[LaneChanged])
+    notes: list[HostNoted] = field(default_factory=list[HostNoted])
+    budgets: dict[str, BudgetView] = field(default_factory=dict[str, BudgetView])
+    tasks: dict[str, TaskView] = field(default_factory=dict[str, TaskView])
+    _reserved: dict[str, BudgetView] = field(default_factory=dict[str, BudgetView])
+    """The budget of each open reservation."""
     conversation: list[TurnView | MessageSaid] = field(default_factory=list[TurnView | MessageSaid])
     """Turns and the host's own messages, in the order in which they were put down."""
 
-    def apply(self, row: Row) -> None:  # noqa: C901, PLR0912, PLR0915 - one arm per fact, complete
+    def apply(self, row: Row) -> None:  # noqa: C901, PLR0912 - one arm a fact, frequent ones first
         """Take in the next fact.
 
         Raises:
@@ -156,14 +236,14 @@ class RunView:
             case CallQueued() as fact:
                 call = self.calls[fact.call]
                 call.state = move(call.state, State.QUEUED)
-                call.queued = row.mono
+                call.since = call.queued = row.mono
                 call.rule = fact.rule
                 if fact.claims:
                     call.claims = fact.claims
             case CallStarted() as fact:
                 call = self.calls[fact.call]
                 call.state = move(call.state, State.RUNNING)
-                call.started = row.mono
+                call.since = call.started = row.mono
                 call.attempt = fact.attempt
                 call.token = fact.token
                 self.token = max(self.token, fact.token)
@@ -171,42 +251,106 @@ class RunView:
                 call = self.calls[fact.call]
                 call.state = move(call.state, fact.state)
                 call.outcome = fact.outcome
-                call.ended = row.mono
+                call.since = call.ended = row.mono
                 call.stuck = not fact.stopped
+                if fact.rule:
+                    call.rule = fact.rule
             case TurnSubmitted() as fact:
                 self._submit(fact, row.mono)
             case TurnClosed() as fact:
                 self.turns[fact.turn - 1].closed = True
-            case AttemptEnded() as fact:
-                call = self.calls[fact.call]
-                call.state = move(call.state, State.BACKING_OFF)
             case CallJoined() as fact:
                 self.calls[fact.call].joined = fact.leader
-            case HolderStopped() as fact:
-                call = self.calls[fact.call]
-                call.stuck = False
-                call.late = fact.late
-            case CallSettled() as fact:
-                self._settle(fact, row.mono)
             case ApprovalAsked() as fact:
-                self._ask(fact)
+                self._ask(fact, row.mono)
             case ApprovalAnswered() as fact:
                 self.approvals[fact.approval].answer = fact
             case MessageSaid() as fact:
                 self.conversation.append(fact)
-            case RunOpened() as fact:
+            case (
+                AttemptEnded()
+                | CallReopened()
+                | CallSettled()
+                | CallProbed()
+                | HolderStopped()
+                | ChildEntered()
+                | ProcessStarted()
+            ) as fact:
+                self._seldom(fact, row.mono)
+            case _ as fact:
+                self._of_the_run(fact)
+
+    def _seldom(self, fact: SeldomFact, mono: float) -> None:
+        """Take in what befalls few calls."""
+        call = self.calls[fact.call]
+        match fact:
+            case AttemptEnded():
+                call.state = move(call.state, State.BACKING_OFF)
+                call.since = mono
+            case CallReopened():
+                call.state = move(call.state, State.BACKING_OFF)
+                call.since = mono
+                call.outcome = call.ended = None
+                call.by = fact.by
+            case CallSettled():
+                self._settle(call, fact, mono)
+            case CallProbed():
+                call.probed = fact.found
+            case HolderStopped():
+                call.stuck = False
+                call.late = fact.late
+            case ChildEntered():
+                if fact.run not in call.children:
+                    call.children = (*call.children, fact.run)
+            case ProcessStarted():
+                call.processes = (*call.processes, fact)
+            case _ as never:
+                assert_never(never)
+
+    def _of_the_run(self, fact: RunFact) -> None:  # noqa: C901 - one arm per fact
+        """Take in what befalls the run as a whole."""
+        match fact:
+            case RunOpened():
                 self.driver = fact.driver
                 self.mode = fact.mode
                 self.resume_with = fact.resume_with
                 self.settings = fact.settings
-            case RunTaken() as fact:
+                self.setting = fact.setting or self.setting
+            case RunTaken():
                 self.driver = fact.driver
                 self.mode = fact.mode
+                self.setting = fact.setting or self.setting
+                self.changes = fact.changes
+                self.lossy = False
+            case RunForked():
+                self.forked = fact
+                self.driver = None
+            case LossAccepted():
+                self.lossy = True
+            case HostNoted():
+                self.notes.append(fact)
+            case LaneChanged():
+                self.lane_changes.append(fact)
+            case BudgetReserved():
+                budget = self.budgets.setdefault(fact.budget, BudgetView())
+                budget.reserved[fact.reservation] = fact.amount
+                self._reserved[fact.reservation] = budget
+            case BudgetSettled():
+                budget = self._reserved.pop(fact.reservation)
+                del budget.reserved[fact.reservation]
+                budget.settled += fact.amount
+            case TaskStarted():
+                self.tasks[fact.task] = TaskView(fact)
+            case TaskEnded():
+                self.tasks[fact.task].outcome = fact.outcome
             case _ as never:
                 assert_never(never)
 
     def _submit(self, fact: TurnSubmitted, mono: float) -> None:
-        calls = [CallView(record=record, turn=fact.turn, submitted=mono) for record in fact.calls]
+        calls = [
+            CallView(record=record, turn=fact.turn, submitted=mono, since=mono)
+            for record in fact.calls
+        ]
         turn = TurnView(
             number=fact.turn,
             provider=fact.provider,
@@ -221,20 +365,21 @@ class RunView:
         for call in calls:
             self.calls[call.record.id] = call
 
-    def _ask(self, fact: ApprovalAsked) -> None:
+    def _ask(self, fact: ApprovalAsked, mono: float) -> None:
         call = self.calls[fact.call]
         call.state = move(call.state, State.AWAITING_APPROVAL)
+        call.since = mono
         call.approval = self.approvals[fact.approval] = ApprovalView(fact)
 
-    def _settle(self, fact: CallSettled, mono: float) -> None:
-        call = self.calls[fact.call]
+    def _settle(self, call: CallView, fact: CallSettled, mono: float) -> None:
         if call.state is State.UNCERTAIN and not self.turns[call.turn - 1].closed:
             call.state = move(
                 call.state, State.SUCCEEDED if succeeded(fact.outcome) else State.FAILED
             )
             call.outcome = fact.outcome
-            call.ended = mono
+            call.since = call.ended = mono
         call.settled = fact.outcome
+        call.by = fact.by
 
     @property
     def open_turn(self) -> TurnView | None:

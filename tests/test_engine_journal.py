@@ -2962,4 +2962,4 @@ def test_a_late_value_is_kept_and_not_used() -> None:
         return turn.call("a").late
 
     assert scene.play(main, [tool]) == "too late"
-    assert scene.facts[-1] == HolderStopped(call=scene.facts[-1].call, late="too late")  # type: ignore[union-attr]
+    assert scene.facts[-1] == HolderStopped(call=scene.facts[-1].call, late="too late")  # type: ignore[arg-type, union-attr]

@@ -20,6 +20,17 @@ from laneway.engine.cli import journals, plans
 from laneway.engine.cli.lanes import read_lanes
 from laneway.engine.cli.lanes_shown import ShownLanes
 from laneway.engine.cli.lanes_table import next_look, table_lines, watch_lanes
+from laneway.engine.cli.options import (
+    Journal,
+    Json,
+    LaneLimits,
+    Mode,
+    PlanFile,
+    PolicyFile,
+    RunName,
+    ToolsName,
+    Workspace,
+)
 from laneway.engine.cli.progress import Progress
 from laneway.engine.cli.resuming import carry_on_of
 from laneway.engine.cli.shown import ShownRun, show_run, workspace_of
@@ -59,22 +70,6 @@ app = typer.Typer(
     epilog="Exit codes: 0 all is well; 1 calls did not succeed or a turn is open; "
     "2 what was given cannot be used, and nothing was begun.",
 )
-
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document, and nothing else.")]
-Journal = Annotated[
-    Path | None,
-    typer.Option(help="The journal's file; $LANEWAY_JOURNAL, else ./laneway.db, if not given."),
-]
-PlanFile = Annotated[Path, typer.Argument(metavar="PLAN.json", help="Calls, and what each needs.")]
-ToolsName = Annotated[str, typer.Option(help="module or module:attribute with the tools.")]
-PolicyFile = Annotated[Path | None, typer.Option(help="A TOML file of rules.")]
-Mode = Annotated[str, typer.Option(help="build, plan, or a mode of the policy.")]
-Workspace = Annotated[Path, typer.Option(help="The folder that relative file names start from.")]
-LaneLimits = Annotated[
-    list[str] | None,
-    typer.Option(metavar="NAME=N", help="How many calls a lane takes at once; repeatable."),
-]
-RunName = Annotated[str, typer.Argument(metavar="RUN", help="The name of a run.")]
 
 
 @app.command()

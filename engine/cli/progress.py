@@ -13,16 +13,28 @@ from laneway.facts import (
     ApprovalAnswered,
     ApprovalAsked,
     AttemptEnded,
+    BudgetReserved,
+    BudgetSettled,
     CallEnded,
     CallJoined,
+    CallProbed,
     CallQueued,
+    CallReopened,
     CallSettled,
     CallStarted,
+    ChildEntered,
     HolderStopped,
+    HostNoted,
+    LaneChanged,
+    LossAccepted,
     MessageSaid,
+    ProcessStarted,
     Row,
+    RunForked,
     RunOpened,
     RunTaken,
+    TaskEnded,
+    TaskStarted,
     TurnClosed,
     TurnSubmitted,
 )
@@ -98,7 +110,29 @@ class Progress:
                 yield self._line("?", view.calls[call], f"settled: {outcome_text(outcome)}")
             case HolderStopped(call=call):
                 yield self._line("·", view.calls[call], "has stopped at last; its lanes are free")
-            case TurnClosed():
+            case RunForked(source=source, seq=seq):
+                yield f"run {view.run}, forked from {source} at fact {seq}"
+            case LaneChanged(lane=lane, change=change):
+                yield f"  · {lane} {change}"
+            case CallProbed(call=call, found=found):
+                yield self._line("?", view.calls[call], f"its probe says: {found}")
+            case CallReopened(call=call, by=by):
+                told = f", says {by}" if by else ""
+                yield self._line("↻", view.calls[call], f"will run again: it did nothing{told}")
+            case LossAccepted(lost=lost):
+                yield f"  ! {lost} damaged facts were given up"
+            case TaskStarted(task=task, run=run):
+                yield f"  ▶ background task {task} in run {run}"
+            case TaskEnded(task=task, outcome=outcome):
+                yield f"  · background task {task}: {outcome_text(outcome)}"
+            case (
+                TurnClosed()
+                | HostNoted()
+                | ChildEntered()
+                | ProcessStarted()
+                | BudgetReserved()
+                | BudgetSettled()
+            ):
                 pass
 
     def _asked(self, view: RunView, fact: TurnSubmitted) -> Iterator[str]:

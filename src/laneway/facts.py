@@ -38,6 +38,17 @@ class Driver(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The pid namespace, in which alone the pid means something."""
 
 
+class Setting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a driver brought along that decides what becomes of calls."""
+
+    tools: dict[str, str] = {}
+    """The version of each tool, by name: a digest of its schema and declarations."""
+    policy: str = ""
+    """A digest of the rules; empty for a policy of the host's own making."""
+    lanes: dict[str, int] = {}
+    """The limits that the host gave, by resource."""
+
+
 class RunOpened(Recorded, frozen=True, kw_only=True, tag="run_opened"):
     """The run was created, by this driver, to be taken up by `resume_with` after a crash."""
 
@@ -48,6 +59,7 @@ class RunOpened(Recorded, frozen=True, kw_only=True, tag="run_opened"):
     """Importable name of a host's function that carries the run on, or empty."""
     settings: Any = None
     """What that function wants to know, as JSON."""
+    setting: Setting | None = None
 
 
 class RunTaken(Recorded, frozen=True, kw_only=True, tag="run_taken"):
@@ -55,6 +67,45 @@ class RunTaken(Recorded, frozen=True, kw_only=True, tag="run_taken"):
 
     driver: Driver
     mode: str = "build"
+    setting: Setting | None = None
+    """None where nothing of it has changed since the driver before."""
+    changes: tuple[str, ...] = ()
+    """What has changed since, in a sentence each."""
+
+
+class RunForked(Recorded, frozen=True, kw_only=True, tag="run_forked"):
+    """All facts before this one were copied from another run; here the two part."""
+
+    source: RunId
+    seq: int
+    """The last fact of the source that both share."""
+
+
+class LossAccepted(Recorded, frozen=True, kw_only=True, tag="loss_accepted"):
+    """What stood behind the fact before this one was damaged, and a human gave it up.
+
+    Calls that are open here may have done anything since.
+    """
+
+    lost: int
+    """Facts that were given up, whole or damaged."""
+    by: str = ""
+
+
+class HostNoted(Recorded, frozen=True, kw_only=True, tag="host_noted"):
+    """The host wrote something down for whoever reads the journal; the model never sees it."""
+
+    note: Any
+
+
+class LaneChanged(Recorded, frozen=True, kw_only=True, tag="lane_changed"):
+    """An operator worked a lane while the run was open: what waits there waits for that, too."""
+
+    lane: str
+    change: str
+    """`paused`, `resumed`, `draining`, `cleared`, `resized` or `reset`."""
+    value: int = 0
+    """The new limit of a lane that was resized; the new generation of one that was reset."""
 
 
 class MessageSaid(Recorded, frozen=True, kw_only=True, tag="message_said"):
@@ -135,6 +186,23 @@ class CallStarted(Recorded, frozen=True, kw_only=True, tag="call_started"):
     """The fencing token of its permit: higher than any that this run was given before."""
 
 
+class ChildEntered(Recorded, frozen=True, kw_only=True, tag="child_entered"):
+    """The body of the call entered a run of its own."""
+
+    call: CallId
+    run: RunId
+
+
+class ProcessStarted(Recorded, frozen=True, kw_only=True, tag="process_started"):
+    """The body of the call has a process group of its own; it does nothing before this is kept."""
+
+    call: CallId
+    group: int
+    """The pid of its leader, which is the id of the group."""
+    started: str
+    """The start time of the leader as the kernel counts it."""
+
+
 class AttemptEnded(Recorded, frozen=True, kw_only=True, tag="attempt_ended"):
     """An attempt is over and another may follow: the call is BACKING_OFF."""
 
@@ -152,6 +220,8 @@ class CallEnded(Recorded, frozen=True, kw_only=True, tag="call_ended"):
     outcome: Outcome
     stopped: bool = True
     """Whether its body has really stopped; if not, its claims stay held until HolderStopped."""
+    rule: str = ""
+    """The rule that denied it."""
 
 
 class HolderStopped(Recorded, frozen=True, kw_only=True, tag="holder_stopped"):
@@ -170,9 +240,65 @@ class CallSettled(Recorded, frozen=True, kw_only=True, tag="call_settled"):
     by: str = ""
 
 
+class CallProbed(Recorded, frozen=True, kw_only=True, tag="call_probed"):
+    """The probe of a tool was asked what became of a call under its idempotency key.
+
+    What follows from the answer is a fact of its own.
+    """
+
+    call: CallId
+    found: str
+    """`happened`, `did not happen` or `unknown`."""
+    detail: str = ""
+
+
+class CallReopened(Recorded, frozen=True, kw_only=True, tag="call_reopened"):
+    """An UNCERTAIN call did nothing, as somebody found out: it is BACKING_OFF and runs again."""
+
+    call: CallId
+    by: str = ""
+
+
+class BudgetReserved(Recorded, frozen=True, kw_only=True, tag="budget_reserved"):
+    """A part of a budget is set aside for work that is about to be submitted."""
+
+    budget: str
+    amount: float
+    reservation: str
+    """Unique in the run."""
+    call: CallId | None = None
+
+
+class BudgetSettled(Recorded, frozen=True, kw_only=True, tag="budget_settled"):
+    """The work of a reservation is over, and this is what it took; the rest is free again."""
+
+    reservation: str
+    amount: float
+
+
+class TaskStarted(Recorded, frozen=True, kw_only=True, tag="task_started"):
+    """A background task was begun, which goes on beside the conversation."""
+
+    task: str
+    call: CallId
+    run: RunId
+    """The run in which it does its work."""
+
+
+class TaskEnded(Recorded, frozen=True, kw_only=True, tag="task_ended"):
+    """A background task has its outcome."""
+
+    task: str
+    outcome: Outcome
+
+
 Fact = (
     RunOpened
     | RunTaken
+    | RunForked
+    | LossAccepted
+    | HostNoted
+    | LaneChanged
     | MessageSaid
     | TurnSubmitted
     | TurnClosed
@@ -181,10 +307,18 @@ Fact = (
     | CallQueued
     | CallJoined
     | CallStarted
+    | ChildEntered
+    | ProcessStarted
     | AttemptEnded
     | CallEnded
     | HolderStopped
+    | CallProbed
     | CallSettled
+    | CallReopened
+    | BudgetReserved
+    | BudgetSettled
+    | TaskStarted
+    | TaskEnded
 )
 
 

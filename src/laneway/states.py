@@ -59,7 +59,7 @@ ARROWS: Mapping[State, frozenset[State]] = {
     State.BACKING_OFF: frozenset(
         {State.QUEUED, State.FAILED, State.TIMED_OUT, State.CANCELLED, State.DENIED}
     ),
-    State.UNCERTAIN: frozenset({State.SUCCEEDED, State.FAILED}),
+    State.UNCERTAIN: frozenset({State.BACKING_OFF, State.SUCCEEDED, State.FAILED}),
     State.SUCCEEDED: frozenset(),
     State.FAILED: frozenset(),
     State.TIMED_OUT: frozenset(),

@@ -1,0 +1,1 @@
+"""Commands that have much to say for themselves: a file each, registered in `app`."""
