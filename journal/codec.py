@@ -11,6 +11,7 @@ worse than one that stops.
 import asyncio
 import math
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,6 +19,8 @@ import msgspec
 from laneway.errors import DamagedJournalError, JournalError
 from laneway.facts import Fact, Row
 from laneway.ids import RunId
+from laneway.journal.chain import first_link, next_link
+from laneway.journal.spill import unspilled
 
 DECODED_AT_ONCE = 2_000
 """Facts decoded before the event loop gets its turn: about 2 ms."""
@@ -56,29 +59,68 @@ def decode(run: RunId, seq: int, body: bytes | str, /) -> Fact:
         raise DamagedJournalError(run, seq, f"it cannot be read ({error})") from error
 
 
-Kept = tuple[int, float, float, bytes]
-"""A row as a store keeps it: sequence number, wall seconds, monotonic seconds, body."""
+Kept = tuple[int, float, float, bytes, bytes]
+"""A row as a store keeps it: sequence number, wall seconds, monotonic seconds, link, body."""
 
 
-async def decode_rows(run: RunId, kept: Sequence[Kept], /) -> list[Row]:
+async def decode_rows(run: RunId, kept: Sequence[Kept], values: Path, /) -> list[Row]:
     """Read all rows of a run, given in order, and let the event loop breathe in between.
 
+    Args:
+        run: Whose rows they are.
+        kept: As the store gives them.
+        values: The folder of large values; see `spill`.
+
     Raises:
-        DamagedJournalError: a sequence number is missing, or a body cannot be read.
+        DamagedJournalError: a sequence number is missing, a link does not fit the one before, or a
+            body cannot be read; its `whole` holds the rows before.
     """
     rows: list[Row] = []
-    for start in range(0, len(kept), DECODED_AT_ONCE):
-        if start:
-            await asyncio.sleep(0)
-        rows.extend(_decode_slice(run, start, kept[start : start + DECODED_AT_ONCE]))
+    chain = Chain(run, values)
+    try:
+        for start in range(0, len(kept), DECODED_AT_ONCE):
+            if start:
+                await asyncio.sleep(0)
+            rows.extend(map(chain.decode, kept[start : start + DECODED_AT_ONCE]))
+    except DamagedJournalError as error:
+        error.whole = tuple(rows)
+        raise
     return rows
 
 
-def _decode_slice(run: RunId, before: int, kept: Iterable[Kept]) -> Iterable[Row]:
-    for expected, (seq, wall, mono, body) in enumerate(kept, before + 1):
+class Chain:
+    """Reads the rows of a run one after the other, and sees that each follows the one before."""
+
+    __slots__ = ("_run", "_values", "link", "seq")
+
+    def __init__(self, run: RunId, values: Path) -> None:
+        """Begin before the first row."""
+        self._run = run
+        self._values = values
+        self.seq = 0
+        self.link = first_link(run)
+
+    def decode(self, kept: Kept) -> Row:
+        """Read the next row.
+
+        Raises:
+            DamagedJournalError: it is not the next one, was changed, or cannot be read.
+        """
+        seq, wall, mono, link, body = kept
+        run, expected = self._run, self.seq + 1
         if seq != expected:
             raise DamagedJournalError(run, expected, f"it is missing (the next is {seq})")
-        yield Row(run, seq, wall, mono, decode(run, seq, body))
+        if next_link(self.link, seq, wall, mono, body) != link:
+            raise DamagedJournalError(
+                run, seq, "its hash does not fit: it, or the fact before it, was changed"
+            )
+        try:
+            whole = unspilled(self._values, body)
+        except (ValueError, msgspec.MsgspecError) as error:
+            raise DamagedJournalError(run, seq, str(error)) from error
+        row = Row(run, seq, wall, mono, decode(run, seq, whole))
+        self.seq, self.link = seq, link
+        return row
 
 
 _WITHOUT_FLOATS = frozenset({str, int, bool, type(None)})

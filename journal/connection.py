@@ -14,7 +14,7 @@ from typing import Any
 import aiosqlite
 
 from laneway.journal.faults import fault
-from laneway.journal.migrate import JournalFile
+from laneway.journal.file import JournalFile
 from laneway.journal.statements import ROW_PARAMETERS, STATEMENTS, append
 
 LARGEST = 1024
@@ -91,7 +91,7 @@ class JournalConnection:
         """Append rows, in one transaction, and count those that were kept.
 
         Args:
-            parameters: Six for each row, one after the other; see `append` in schema.sql.
+            parameters: Seven for each row, one after the other; see `append` in schema.sql.
 
         Raises:
             JournalError: it failed, and it is not known whether anything was kept.

@@ -28,6 +28,8 @@ class Lease(msgspec.Struct):
     token: int
     """The fencing token: what is written must show it."""
     next_seq: int = 1
+    link: bytes = b""
+    """The hash of the last fact; see chain.py."""
 
 
 _DRIVEN_HERE: dict[tuple[Path, RunId], Lease] = {}

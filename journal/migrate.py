@@ -1,29 +1,32 @@
 """Opens a journal file: whose it is, which format it has, how it comes into being.
 
 Reads the first hundred bytes before SQLite sees the file, since SQLite would touch it; gives a
-connection on which a fact can be written. Format 1 is the only one so far. All of this blocks, and
-runs in the connection's own thread.
+connection on which a fact can be written. A file of an older format is brought up to date first;
+see upgrade.py. All of this blocks, and runs in the connection's own thread.
 """
 
 import sqlite3
 import time
-from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from laneway.errors import ForeignJournalError, JournalError, NewerJournalError
 from laneway.journal.faults import fault, is_busy
+from laneway.journal.file import JournalFile
 from laneway.journal.statements import STATEMENTS
+from laneway.journal.upgrade import upgrade
 
 APPLICATION_ID = 0x4C616E65
 """Bytes 68 to 71 of the file, "Lane": https://www.sqlite.org/fileformat.html, section 1.3."""
 
-FORMAT = 1
+FORMAT = 2
 """Bytes 60 to 63 of the file, SQLite's user_version: the format of tables and facts."""
 
 Synchronous = Literal["FULL", "NORMAL"]
 """FULL syncs each commit. NORMAL may lose the last ones when the power fails, and only then."""
+
+TABLES = ("create_runs", "create_facts", "create_archives", "create_lost", "create_journal")
+"""What a new file is given."""
 
 _HEADER_BYTES = 100
 _MAGIC = b"SQLite format 3\x00"
@@ -31,22 +34,6 @@ _SQLITE_NEEDED = (3, 35)
 """For RETURNING."""
 _BUSY_PAUSE_SECONDS = 0.01
 _SYNCHRONOUS = {"FULL": 2, "NORMAL": 1}
-
-
-class JournalFile(sqlite3.Connection):
-    """A connection in autocommit mode, on which `executemany` is one transaction."""
-
-    def executemany(self, sql: str, parameters: Iterable[Any], /) -> sqlite3.Cursor:
-        """Execute the statement with each set of parameters: all of them are kept, or none."""
-        self.execute("BEGIN IMMEDIATE")
-        try:
-            cursor = super().executemany(sql, parameters)
-            self.execute("COMMIT")
-        except BaseException:
-            with suppress(sqlite3.Error):  # some errors have rolled back already
-                self.execute("ROLLBACK")
-            raise
-        return cursor
 
 
 def open_file(path: Path, /, *, busy_seconds: float, synchronous: Synchronous) -> JournalFile:
@@ -83,6 +70,7 @@ def open_file(path: Path, /, *, busy_seconds: float, synchronous: Synchronous) -
     except BaseException:
         connection.close()
         raise
+    connection.watch(path)
     return connection
 
 
@@ -147,6 +135,7 @@ def _make_ready(
         try:
             _create(connection)
             _check(connection, path)
+            upgrade(connection, path, FORMAT)
             _settle(connection, path, synchronous)
         except sqlite3.OperationalError as error:
             if connection.in_transaction:
@@ -170,7 +159,7 @@ def _create(connection: JournalFile) -> None:
     if not _tables(connection):  # nobody else was faster
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {FORMAT}")
-        for name in ("create_runs", "create_facts", "create_journal"):
+        for name in TABLES:
             connection.execute(STATEMENTS[name])
     connection.execute("COMMIT")
 

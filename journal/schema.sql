@@ -3,20 +3,22 @@
 --
 --     sqlite3 -readonly runs.db "SELECT seq, kind, call, body FROM journal WHERE run = 'fix-42'"
 --
--- application_id is 1281453669, the letters "Lane"; user_version is the format, 1.
+-- application_id is 1281453669, the letters "Lane"; user_version is the format, 2.
 
 -- name: create_runs
 -- A run, and the lease of its driver. `id` orders runs over the whole file and is never used
 -- again (AUTOINCREMENT), so that a driver of a deleted run can't write into a newer one.
 -- `token` is the fencing token: it grows with each take, and an append must show it.
 -- `driver` is JSON, or NULL once the run was left. `beat` is the driver's last sign of life, in
--- Unix seconds.
+-- Unix seconds; `pulse` the same in seconds since its host was booted, which no clock set anew can
+-- move, or 0 where that is not known.
 CREATE TABLE runs (
     id     INTEGER PRIMARY KEY AUTOINCREMENT,
     name   TEXT NOT NULL UNIQUE,
     token  INTEGER NOT NULL,
     driver TEXT,
-    beat   REAL NOT NULL
+    beat   REAL NOT NULL,
+    pulse  REAL NOT NULL DEFAULT 0
 )
 
 -- name: create_facts
@@ -24,31 +26,59 @@ CREATE TABLE runs (
 -- sequence number, and the key of the only b-tree, so that an append is one write at the end of
 -- its run's range. (PRIMARY KEY (run, seq) WITHOUT ROWID costs the same for small bodies and
 -- twice as much for 3 KB; a rowid with a UNIQUE index is a second tree.) `wall` is Unix seconds,
--- `mono` the monotonic seconds of the driver, `body` the JSON of the fact. What stands in these is
--- not stored again; generated columns would be computed with each append, so there are none.
+-- `mono` the monotonic seconds of the driver, `hash` the link of the run's chain (see chain.py),
+-- `body` the JSON of the fact. What stands in these is not stored again; generated columns would
+-- be computed with each append, so there are none.
 CREATE TABLE facts (
     place INTEGER PRIMARY KEY,
     wall  REAL NOT NULL,
     mono  REAL NOT NULL,
+    hash  BLOB NOT NULL,
     body  TEXT NOT NULL
+)
+
+-- name: create_archives
+-- All facts of a run that was compacted, compressed, in place of their rows; see archives.py.
+-- `opened` and `touched` are the Unix seconds of the first and the last, `hash` is the last link.
+CREATE TABLE archives (
+    run     INTEGER PRIMARY KEY,
+    facts   INTEGER NOT NULL,
+    opened  REAL NOT NULL,
+    touched REAL NOT NULL,
+    hash    BLOB NOT NULL,
+    body    BLOB NOT NULL
+)
+
+-- name: create_lost
+-- Damaged facts that a human gave up, as they were found; nothing in the code reads them.
+CREATE TABLE lost (
+    run      TEXT NOT NULL,
+    seq      INTEGER NOT NULL,
+    given_up REAL NOT NULL,
+    wall     REAL,
+    mono     REAL,
+    hash     BLOB,
+    body     TEXT
 )
 
 -- name: create_journal
 -- The facts for people. Nothing in the code reads it.
 CREATE VIEW journal (run, seq, kind, call, wall, mono, body) AS
-SELECT runs.name, facts.place & 4294967295, json_extract(facts.body, '$.fact'),
+SELECT runs.name, facts.place & 4294967295,
+    coalesce(json_extract(facts.body, '$.was'), json_extract(facts.body, '$.fact')),
     json_extract(facts.body, '$.call'), facts.wall, facts.mono, facts.body
 FROM runs
 JOIN facts ON facts.place BETWEEN runs.id << 32 AND runs.id << 32 | 4294967295
 
 -- name: append
 -- A batch of facts, in one statement, so that outside a transaction it is one commit. {rows} is
--- `(?, ?, ?, ?, ?, ?)`, repeated: run, token, seq, wall, mono, body as bytes. A row whose token is
--- no longer that of its run is left out, as are the rows of NULLs that pad the batch to a shape
--- that is already prepared: the number of changes tells. CROSS JOIN keeps SQLite from first
+-- `(?, ?, ?, ?, ?, ?, ?)`, repeated: run, token, seq, wall, mono, hash, body as bytes. A row whose
+-- token is no longer that of its run is left out, as are the rows of NULLs that pad the batch to a
+-- shape that is already prepared: the number of changes tells. CROSS JOIN keeps SQLite from first
 -- copying the values into a table of its own, half a microsecond a row.
-INSERT INTO facts (place, wall, mono, body)
-SELECT new.column1 << 32 | new.column3, new.column4, new.column5, CAST(new.column6 AS TEXT)
+INSERT INTO facts (place, wall, mono, hash, body)
+SELECT new.column1 << 32 | new.column3, new.column4, new.column5, new.column6,
+    CAST(new.column7 AS TEXT)
 FROM (VALUES {rows}) AS new
 CROSS JOIN runs
 WHERE runs.id = new.column1 AND runs.token = new.column2
@@ -77,7 +107,7 @@ UPDATE runs SET driver = NULL WHERE id = ? AND token = ?
 
 -- name: read
 -- All facts of a run. The body comes as bytes: the decoder wants no text.
-SELECT place & 4294967295, wall, mono, CAST(body AS BLOB)
+SELECT place & 4294967295, wall, mono, hash, CAST(body AS BLOB)
 FROM facts
 WHERE place BETWEEN (SELECT id << 32 FROM runs WHERE name = :run)
                 AND (SELECT id << 32 | 4294967295 FROM runs WHERE name = :run)

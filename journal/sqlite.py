@@ -15,11 +15,13 @@ from typing import Any, TypeVar
 from laneway.errors import JournalError, RunOwnedError
 from laneway.facts import Driver, Row
 from laneway.ids import RunId
-from laneway.journal.codec import decode_rows, encode
+from laneway.journal.chain import first_link, next_link
+from laneway.journal.codec import Kept, decode_rows, encode
 from laneway.journal.connection import JournalConnection
 from laneway.journal.lease import LEASE_SECONDS
 from laneway.journal.leases import Lease, Leases
 from laneway.journal.migrate import Synchronous, open_file
+from laneway.journal.spill import SPILL_BYTES, spilled, values_folder
 from laneway.journal.store import RunEntry
 
 _T = TypeVar("_T")
@@ -54,6 +56,8 @@ class SqliteStore:
             lease_seconds: How long the driver of a run may be silent, where it cannot be seen.
         """
         self.path = Path(path).absolute()
+        self.values = values_folder(self.path)
+        """Where large values are kept; there is no such folder before there is one."""
         self._opener = partial(
             open_file, self.path, busy_seconds=busy_seconds, synchronous=synchronous
         )
@@ -106,11 +110,13 @@ class SqliteStore:
         _, leases = self._ready()
         lease = await leases.take(run, driver)
         try:
-            rows = await self.read(run)
+            kept = await self._kept(run)
+            rows = await decode_rows(run, kept, self.values)
         except JournalError:
             await self._leave(run)
             raise
         lease.next_seq = len(rows) + 1
+        lease.link = kept[-1][3] if kept else first_link(run)
         return rows
 
     async def leave(self, run: RunId) -> None:
@@ -143,7 +149,10 @@ class SqliteStore:
         """
         self._refuse_if_broken()
         connection, leases = self._ready()
-        parameters, rows = _bind(batch, leases)
+        bodies = [encode(row) for row in batch]
+        if any(len(body) > SPILL_BYTES for body in bodies):
+            bodies = await asyncio.to_thread(self._spill, bodies)
+        parameters, rows = _bind(batch, bodies, leases)
         try:
             if rows:
                 kept = await connection.append(parameters)
@@ -168,8 +177,14 @@ class SqliteStore:
             DamagedJournalError: facts are missing or cannot be read.
             JournalError: the file cannot be read.
         """
+        return await decode_rows(run, await self._kept(run), self.values)
+
+    async def _kept(self, run: RunId) -> Sequence[Kept]:
         connection, _ = self._ready()
-        return await decode_rows(run, await connection.fetch("read", {"run": run}))
+        return await connection.fetch("read", {"run": run})
+
+    def _spill(self, bodies: Sequence[bytes]) -> list[bytes]:
+        return [spilled(self.values, body) if len(body) > SPILL_BYTES else body for body in bodies]
 
     async def runs(self) -> Sequence[RunEntry]:
         """List the runs that have facts, the last opened first.
@@ -196,23 +211,26 @@ class SqliteStore:
             ) from self._broken
 
 
-def _bind(batch: Sequence[Row], leases: Leases) -> tuple[list[Any], int]:
+def _bind(batch: Sequence[Row], bodies: Sequence[bytes], leases: Leases) -> tuple[list[Any], int]:
     """Lay out a batch for `append`, without the rows of runs that are lost, and count its rows."""
-    bodies = [encode(row) for row in batch]
     parameters: list[Any] = []
-    bound: list[Lease] = []
+    bound: list[tuple[Lease, bytes]] = []
     held = leases.held
     for row, body in zip(batch, bodies, strict=True):
         lease = held.get(row.run)
         if lease is None and row.run in leases.lost:
             continue
-        if lease is None or row.seq != lease.next_seq:
-            for earlier in bound:
+        seq = row.seq
+        if lease is None or seq != lease.next_seq:
+            for earlier, before in reversed(bound):
                 earlier.next_seq -= 1
+                earlier.link = before
             raise _refusal(row, lease)
-        lease.next_seq += 1
-        bound.append(lease)
-        parameters += (lease.id, lease.token, row.seq, row.wall, row.mono, body)
+        before, wall, mono = lease.link, row.wall, row.mono
+        bound.append((lease, before))
+        lease.next_seq = seq + 1
+        lease.link = link = next_link(before, seq, wall, mono, body)
+        parameters += (lease.id, lease.token, seq, wall, mono, link, body)
     return parameters, len(bound)
 
 

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-ROW = "(?, ?, ?, ?, ?, ?)"
+ROW = "(?, ?, ?, ?, ?, ?, ?)"
 """The parameters of one row of `append`."""
 
-ROW_PARAMETERS = 6
+ROW_PARAMETERS = 7
 
 
 def append(rows: int) -> str:

@@ -34,8 +34,9 @@ from laneway.facts import Driver, MessageSaid, Row
 from laneway.ids import RunId
 from laneway.journal import lease, migrate
 from laneway.journal.connection import LARGEST, JournalConnection
+from laneway.journal.file import JournalFile
 from laneway.journal.lease import describe, is_dead, owner_in_the_way, this_driver
-from laneway.journal.migrate import APPLICATION_ID, FORMAT, JournalFile, open_file
+from laneway.journal.migrate import APPLICATION_ID, FORMAT, open_file
 from laneway.journal.sqlite import SqliteStore
 from laneway.testing.journal_contract import dead_driver
 from laneway.testing.sample_facts import notes
@@ -539,7 +540,7 @@ async def raw(store: SqliteStore, sql: str) -> None:
 FAULTS = {
     "disk full": ("PRAGMA max_page_count = 1", "the disk is full: make room"),
     "read-only": ("PRAGMA query_only = ON", "give this user the right to write {path}"),
-    "table gone": ("ALTER TABLE facts RENAME TO lost", "no such table: facts"),
+    "table gone": ("ALTER TABLE facts RENAME TO elsewhere", "no such table: facts"),
 }
 
 
@@ -583,17 +584,17 @@ def test_a_commit_that_fails_keeps_nothing_and_poisons_the_store(
 def test_a_fact_that_stands_in_the_way_is_never_overwritten(path: Path) -> None:
     store = SqliteStore(path)
     place = (1 << 32) + 2 * LARGEST + 5
-    before = (place, 1.0, 2.0, "{}")
+    before = (place, 1.0, 2.0, b"", "{}")
 
     async def scenario() -> None:
         await store.take(RUN, this_driver())
-        by_hand(path, "INSERT INTO facts (place, wall, mono, body) VALUES (?, ?, ?, ?)", before)
+        by_hand(path, "INSERT INTO facts VALUES (?, ?, ?, ?, ?)", before)
         with pytest.raises(JournalError, match="UNIQUE constraint failed"):
             await store.commit(notes(RUN, 3 * LARGEST))
 
     with_store(store, scenario)
 
-    assert by_hand(path, "SELECT place, wall, mono, body FROM facts") == [before]
+    assert by_hand(path, "SELECT * FROM facts") == [before]
 
 
 def test_a_cancelled_commit_poisons_the_store_since_nobody_knows_its_end(path: Path) -> None:
@@ -654,12 +655,12 @@ def test_rows_that_vanish_without_a_reason_poison_the_store(
     [
         ("DELETE FROM facts WHERE place & 255 = 3", 3, "it is missing (the next is 4)"),
         ("DELETE FROM facts WHERE place & 255 <= 2", 1, "it is missing (the next is 3)"),
-        ("UPDATE facts SET body = 'garbage' WHERE place & 255 = 2", 2, "it cannot be read"),
-        ("UPDATE facts SET body = x'00ff' WHERE place & 255 = 5", 5, "it cannot be read"),
+        ("UPDATE facts SET body = 'garbage' WHERE place & 255 = 2", 2, "its hash does not fit"),
+        ("UPDATE facts SET body = x'00ff' WHERE place & 255 = 5", 5, "its hash does not fit"),
         (
             "UPDATE facts SET body = replace(body, 'said', 'sung') WHERE place & 255 = 4",
             4,
-            "message_sung",
+            "its hash does not fit",
         ),
         (
             "UPDATE facts SET place = place + 10 WHERE place & 255 = 5",
@@ -1104,3 +1105,32 @@ def test_an_owner_in_the_way_is_described() -> None:
     )
     assert owner_in_the_way(unseen_driver(), silent_seconds=31, lease_seconds=30) is None
     assert owner_in_the_way(dead_driver(), silent_seconds=0) is None
+
+
+# A file that is taken away.
+
+
+@pytest.mark.parametrize("gone", ["", "-wal"])
+@pytest.mark.parametrize("rows", [1, 3 * LARGEST])
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_file_that_is_taken_away_takes_no_fact_with_it_that_was_acknowledged(
+    path: Path, gone: str, rows: int, *, replaced: bool
+) -> None:
+    store = SqliteStore(path)
+
+    async def scenario() -> None:
+        await store.take(RUN, this_driver())
+        await store.commit(notes(RUN, 1))
+        file = path.with_name(path.name + gone)
+        aside = file.rename(path.with_name("aside"))
+        if replaced:
+            file.write_bytes(aside.read_bytes())
+        with pytest.raises(JournalError, match=r"was removed or replaced while it was open"):
+            await store.commit(notes(RUN, rows, after=1))
+        with pytest.raises(JournalError, match="takes nothing more since"):
+            await store.commit(notes(RUN, 1, after=1 + rows))
+        aside.replace(file)
+
+    with_store(store, scenario)
+
+    assert by_hand(path, "SELECT min(place & 4294967295) FROM facts") == [(1,)]

@@ -5,7 +5,7 @@ import inspect
 import json
 import math
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from laneway.errors import DamagedJournalError, JournalError, RunOwnedError
 from laneway.facts import CallEnded, Driver, Fact, MessageSaid, Row, TurnClosed
 from laneway.ids import CallId, RunId
-from laneway.journal.codec import DECODED_AT_ONCE, decode, decode_rows, encode
+from laneway.journal.chain import first_link, next_link
+from laneway.journal.codec import DECODED_AT_ONCE, Kept, decode, decode_rows, encode
 from laneway.journal.lease import this_driver
 from laneway.journal.memory import MemoryStore
 from laneway.journal.sqlite import SqliteStore
@@ -405,10 +406,10 @@ def test_unknown_fields_of_a_fact_are_no_damage() -> None:
 
 @pytest.mark.parametrize(("lost", "missing"), [(1, 1), (3, 3)])
 def test_a_gap_is_damage_and_named(lost: int, missing: int) -> None:
-    kept = [_as_kept(row) for row in notes(RUN, 5) if row.seq != lost]
+    kept = [one for one in _as_kept(notes(RUN, 5)) if one[0] != lost]
 
     with pytest.raises(DamagedJournalError) as damage:
-        asyncio.run(decode_rows(RUN, kept))
+        asyncio.run(decode_rows(RUN, kept, NO_VALUES))
 
     assert damage.value.seq == missing
     assert f"it is missing (the next is {missing + 1})" in str(damage.value)
@@ -426,7 +427,7 @@ def test_a_long_run_is_decoded_while_the_event_loop_goes_on() -> None:
 
     async def scenario() -> list[Row]:
         busy = asyncio.create_task(others())
-        found = await decode_rows(RUN, [_as_kept(row) for row in rows])
+        found = await decode_rows(RUN, _as_kept(rows), NO_VALUES)
         busy.cancel()
         return found
 
@@ -434,5 +435,53 @@ def test_a_long_run_is_decoded_while_the_event_loop_goes_on() -> None:
     assert turns >= 2
 
 
-def _as_kept(row: Row) -> tuple[int, float, float, bytes]:
-    return row.seq, row.wall, row.mono, encode(row)
+NO_VALUES = Path("there-is-no-such-folder")
+
+
+def _as_kept(rows: Iterable[Row], *, bodies: Mapping[int, bytes] | None = None) -> list[Kept]:
+    kept: list[Kept] = []
+    link = first_link(RUN)
+    for row in rows:
+        body = (bodies or {}).get(row.seq) or encode(row)
+        link = next_link(link, row.seq, row.wall, row.mono, body)
+        kept.append((row.seq, row.wall, row.mono, link, body))
+    return kept
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (b'{"fact":"message_sung"}', "message_sung"),
+        (b"garbage", "it cannot be read"),
+        (b"\x00\xff", "it cannot be read"),
+        (b'{"fact":"spilled","was":"x","bytes":1}', "sha256"),
+    ],
+)
+def test_a_fact_that_nobody_can_read_is_damage_and_what_is_before_it_is_given(
+    body: bytes, says: str
+) -> None:
+    rows = notes(RUN, 5)
+
+    with pytest.raises(DamagedJournalError) as damage:
+        asyncio.run(decode_rows(RUN, _as_kept(rows, bodies={4: body}), NO_VALUES))
+
+    assert says in str(damage.value)
+    assert damage.value.seq == 4
+    assert list(damage.value.whole) == rows[:3]
+
+
+@pytest.mark.parametrize("field", range(1, 5))
+def test_whatever_is_changed_in_a_row_its_hash_tells(field: int) -> None:
+    kept = _as_kept(notes(RUN, 5))
+    changed = [list(one) for one in kept]
+    changed[2][field] = {1: 1.5, 2: 1.5, 3: b"x" * 16, 4: kept[3][4]}[field]
+
+    with pytest.raises(DamagedJournalError, match="its hash does not fit") as damage:
+        asyncio.run(decode_rows(RUN, [tuple(one) for one in changed], NO_VALUES))  # type: ignore[misc]
+
+    assert damage.value.seq == 3
+
+
+def test_the_rows_of_one_run_are_no_rows_of_another() -> None:
+    with pytest.raises(DamagedJournalError, match="fact 1: its hash does not fit"):
+        asyncio.run(decode_rows(RunId("other"), _as_kept(notes(RUN, 2)), NO_VALUES))

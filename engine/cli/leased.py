@@ -17,6 +17,7 @@ from laneway.errors import JournalError, UnknownRunError
 from laneway.facts import Driver, Row
 from laneway.ids import RunId
 from laneway.journal.codec import Kept, decode_rows
+from laneway.journal.spill import values_folder
 from laneway.journal.faults import fault
 from laneway.journal.migrate import examine
 from laneway.journal.statements import STATEMENTS
@@ -53,7 +54,7 @@ def leased_runs(path: Path, run: str = "") -> list[LeasedRun]:
         raise fault(path, "could not be read", error) from error
     if run and run not in names:
         raise UnknownRunError(run, names)
-    return asyncio.run(_decoded(found))
+    return asyncio.run(_decoded(found, values_folder(path.absolute())))
 
 
 def _uri(path: Path) -> str:
@@ -77,8 +78,10 @@ def _leased(
         raise JournalError(f"run {run!r}: its lease cannot be read ({error}): {driver}") from error
 
 
-async def _decoded(found: list[tuple[RunId, Driver, float, list[Kept]]]) -> list[LeasedRun]:
+async def _decoded(
+    found: list[tuple[RunId, Driver, float, list[Kept]]], values: Path
+) -> list[LeasedRun]:
     return [
-        LeasedRun(run, driver, beat, await decode_rows(run, kept))
+        LeasedRun(run, driver, beat, await decode_rows(run, kept, values))
         for run, driver, beat, kept in found
     ]

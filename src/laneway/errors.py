@@ -27,6 +27,7 @@ LanewayError
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 SHOWN = 8
 """Names that a message lists."""
@@ -185,6 +186,9 @@ class NewerJournalError(JournalError):
 
 class DamagedJournalError(JournalError):
     """Facts are missing or cannot be read."""
+
+    whole: Sequence[Any] = ()
+    """The rows before the damage, as far as whoever met it has read them."""
 
     def __init__(self, run: str, seq: int, fault: str) -> None:
         """Name the place."""
