@@ -19,7 +19,10 @@ _WAYS_OUT = {
         "it cannot be opened: let this user read and write {path} and the folder it is in"
     ),
     sqlite3.SQLITE_IOERR: "the disk failed: see the system's log, then resume the run",
-    sqlite3.SQLITE_CORRUPT: "the file is damaged: put it aside and go back to a copy",
+    sqlite3.SQLITE_CORRUPT: (
+        "the file is damaged: `laneway verify --journal {path}` tells what of it is whole; or put "
+        "it aside and go back to a copy"
+    ),
     sqlite3.SQLITE_NOTADB: "the file is damaged: put it aside and go back to a copy",
 }
 
@@ -44,3 +47,8 @@ def fault(path: Path, doing: str, error: BaseException, /) -> JournalError:
 def is_busy(error: sqlite3.Error, /) -> bool:
     """Whether another program's lock is in the way, so that the same may succeed later."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
+
+
+def is_damage(error: BaseException | None, /) -> bool:
+    """Whether SQLite could not make sense of what is in the file."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CORRUPT

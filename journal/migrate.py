@@ -157,11 +157,16 @@ def _create(connection: JournalFile) -> None:
         return
     connection.execute("BEGIN IMMEDIATE")
     if not _tables(connection):  # nobody else was faster
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {FORMAT}")
-        for name in TABLES:
-            connection.execute(STATEMENTS[name])
+        make(connection)
     connection.execute("COMMIT")
+
+
+def make(connection: sqlite3.Connection, /) -> None:
+    """Make an empty file a journal."""
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {FORMAT}")
+    for name in TABLES:
+        connection.execute(STATEMENTS[name])
 
 
 def _check(connection: JournalFile, path: Path) -> None:

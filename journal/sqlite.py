@@ -18,9 +18,11 @@ from laneway.ids import RunId
 from laneway.journal.chain import first_link, next_link
 from laneway.journal.codec import Kept, decode_rows, encode
 from laneway.journal.connection import JournalConnection
+from laneway.journal.faults import is_damage
 from laneway.journal.lease import LEASE_SECONDS
 from laneway.journal.leases import Lease, Leases
 from laneway.journal.migrate import Synchronous, open_file
+from laneway.journal.reading import find_in
 from laneway.journal.spill import SPILL_BYTES, spilled, values_folder
 from laneway.journal.store import RunEntry
 
@@ -181,7 +183,13 @@ class SqliteStore:
 
     async def _kept(self, run: RunId) -> Sequence[Kept]:
         connection, _ = self._ready()
-        return await connection.fetch("read", {"run": run})
+        try:
+            return await connection.fetch("read", {"run": run})
+        except JournalError as error:
+            if not is_damage(error.__cause__):
+                raise
+            found = await asyncio.to_thread(find_in, self.path, run)
+            raise (found.damage or error) from error
 
     def _spill(self, bodies: Sequence[bytes]) -> list[bytes]:
         return [spilled(self.values, body) if len(body) > SPILL_BYTES else body for body in bodies]

@@ -336,7 +336,7 @@ def test_a_file_with_garbage_inside_is_refused(path: Path) -> None:
     whole = path.read_bytes()
     path.write_bytes(whole[:100] + b"\xa5" * 8000)
 
-    with pytest.raises(JournalError, match="the file is damaged: put it aside"):
+    with pytest.raises(JournalError, match="the file is damaged: `laneway verify"):
         asyncio.run(SqliteStore(path).open())
 
 

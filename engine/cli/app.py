@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 
 from laneway.engine.cli import demo as demonstration
 from laneway.engine.cli import journals, plans
+from laneway.engine.cli.commands.verify import verify_
 from laneway.engine.cli.lanes import read_lanes
 from laneway.engine.cli.lanes_shown import ShownLanes
 from laneway.engine.cli.lanes_table import next_look, table_lines, watch_lanes
@@ -271,6 +272,9 @@ def bench(context: typer.Context) -> None:
     from laneway.benchmarks import main  # noqa: PLC0415 - nobody else pays for its import
 
     raise typer.Exit(main(context.args))
+
+
+app.command("verify")(verify_)
 
 
 def observed(store: JournalStore, terminal: Terminal, folder: str) -> JournalStore:

@@ -7,7 +7,6 @@ it. Feeds `lanes`.
 import asyncio
 import sqlite3
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -17,9 +16,8 @@ from laneway.errors import JournalError, UnknownRunError
 from laneway.facts import Driver, Row
 from laneway.ids import RunId
 from laneway.journal.codec import Kept, decode_rows
+from laneway.journal.reading import looking_at
 from laneway.journal.spill import values_folder
-from laneway.journal.faults import fault
-from laneway.journal.migrate import examine
 from laneway.journal.statements import STATEMENTS
 
 
@@ -44,25 +42,12 @@ def leased_runs(path: Path, run: str = "") -> list[LeasedRun]:
         UnknownRunError: the journal has no such run.
         JournalError: it is not there, foreign, newer, damaged, or cannot be read.
     """
-    examine(existing(path))
-    try:
-        with closing(sqlite3.connect(_uri(path), uri=True, isolation_level=None)) as connection:
-            connection.execute("BEGIN")
-            names = [RunId(name) for name, *_ in connection.execute(STATEMENTS["runs"])]
-            found = [one for name in reversed(names) for one in _leased(connection, name)]
-    except sqlite3.Error as error:
-        raise fault(path, "could not be read", error) from error
+    with looking_at(existing(path)) as connection:
+        names = [RunId(name) for name, *_ in connection.execute(STATEMENTS["runs"])]
+        found = [one for name in reversed(names) for one in _leased(connection, name)]
     if run and run not in names:
         raise UnknownRunError(run, names)
     return asyncio.run(_decoded(found, values_folder(path.absolute())))
-
-
-def _uri(path: Path) -> str:
-    # Whoever has the file open keeps a log beside it. Where there is none, nobody writes, and an
-    # ordinary connection would make one that it could not remove.
-    file = path.resolve()
-    logged = file.with_name(f"{file.name}-wal").exists()
-    return f"{file.as_uri()}?{'mode=ro' if logged else 'immutable=1'}"
 
 
 def _leased(

@@ -194,7 +194,8 @@ class DamagedJournalError(JournalError):
         """Name the place."""
         self.seq = seq
         super().__init__(
-            f"run {run!r}, fact {seq}: {fault}; the run can be read up to there, but not go on"
+            f"run {run!r}, fact {seq}: {fault}; the run can be read up to there, but not go on "
+            "before a human gives up the rest (`laneway verify RUN --accept-loss`)"
         )
 
 

@@ -1,0 +1,121 @@
+"""Reads a journal file with nothing but SQLite, disturbing nobody: for looks from outside.
+
+Gives rows as they are kept, and of a damaged file what can still be got of it.
+"""
+
+import sqlite3
+from collections.abc import Generator, Iterable
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from laneway.errors import DamagedJournalError, JournalError, UnknownRunError
+from laneway.facts import Row
+from laneway.ids import RunId
+from laneway.journal.codec import Chain, Kept
+from laneway.journal.faults import fault
+from laneway.journal.migrate import FORMAT, examine
+from laneway.journal.spill import values_folder
+from laneway.journal.statements import STATEMENTS
+
+
+@contextmanager
+def looking_at(path: Path, /) -> Generator[sqlite3.Connection]:
+    """Open a journal to read one state of it, whoever writes meanwhile.
+
+    Raises:
+        JournalError: it is not there, foreign, newer, damaged, or cannot be read.
+    """
+    if not path.exists():
+        raise JournalError(f"there is no journal {path}")
+    examine(path)
+    # Whoever has the file open keeps a log beside it. Where there is none, nobody writes, and an
+    # ordinary connection would make one that it could not remove.
+    file = path.resolve()
+    logged = file.with_name(f"{file.name}-wal").exists()
+    uri = f"{file.as_uri()}?{'mode=ro' if logged else 'immutable=1'}"
+    try:
+        with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
+            # Of a file that was cut short SQLite gives nothing at all, but for recovery.
+            connection.execute("PRAGMA writable_schema = ON")
+            connection.execute("BEGIN")
+            (found,) = connection.execute("PRAGMA user_version").fetchone()
+            if found < FORMAT:
+                raise JournalError(
+                    f"journal {path} has the older format {found}; list its runs once "
+                    "(`laneway runs`), which brings it up to date"
+                )
+            yield connection
+    except sqlite3.Error as error:
+        raise fault(path, "could not be read", error) from error
+
+
+def names(connection: sqlite3.Connection, /) -> list[RunId]:
+    """All runs, the last made first, those without facts too."""
+    return [RunId(name) for (name,) in connection.execute("SELECT name FROM runs ORDER BY id DESC")]
+
+
+class Found:
+    """What can be read of a run, and what is wrong behind it."""
+
+    def __init__(self, run: RunId) -> None:
+        """Nothing yet."""
+        self.run = run
+        self.rows: list[Row] = []
+        self.link = b""
+        """The hash of the last whole fact."""
+        self.behind = 0
+        """How many rows there are behind the damage, as far as they can be counted."""
+        self.damage: DamagedJournalError | None = None
+
+
+def find_in(path: Path, run: RunId, /) -> Found:
+    """Read a run of a journal up to where it is damaged; see `find`.
+
+    Raises:
+        UnknownRunError: the journal has no such run.
+        JournalError: nothing at all can be read.
+    """
+    with looking_at(path) as connection:
+        return find(connection, path, run)
+
+
+def find(connection: sqlite3.Connection, path: Path, run: RunId, /) -> Found:
+    """Read a run up to where it is damaged.
+
+    Raises:
+        UnknownRunError: the journal has no such run.
+        sqlite3.Error: not even the run can be looked up.
+    """
+    known = [
+        RunId(name) for (name,) in connection.execute("SELECT name FROM runs ORDER BY id DESC")
+    ]
+    if run not in known:
+        raise UnknownRunError(run, known)
+    found = Found(run)
+    chain = Chain(run, values_folder(path.absolute()))
+    rows = _rows(connection, run, chain)
+    try:
+        for row in rows:
+            if found.damage is not None:
+                found.behind += 1
+                continue
+            try:
+                found.rows.append(chain.decode(row))
+            except DamagedJournalError as error:
+                found.damage = error
+                found.behind = 1
+    except DamagedJournalError as error:
+        found.damage = found.damage or error
+    found.link = chain.link
+    if found.damage is not None:
+        found.damage.whole = tuple(found.rows)
+    return found
+
+
+def _rows(connection: sqlite3.Connection, run: RunId, chain: Chain) -> Iterable[Kept]:
+    try:
+        yield from connection.execute(STATEMENTS["read"], {"run": run})
+    except sqlite3.DatabaseError as error:
+        raise DamagedJournalError(
+            run, chain.seq + 1, f"the file is damaged there ({type(error).__name__}: {error})"
+        ) from error
