@@ -97,6 +97,17 @@ def examine(path: Path, /) -> None:
         raise NewerJournalError(str(path), found, FORMAT)
 
 
+def is_older(path: Path, /) -> bool:
+    """Whether a file is a journal of an older format, which opening it brings up to date.
+
+    Raises:
+        JournalError: as for `examine`.
+    """
+    examine(path)
+    header = _read_header(path)
+    return header.startswith(_MAGIC) and int.from_bytes(header[60:64], "big") < FORMAT
+
+
 def _read_header(path: Path) -> bytes:
     if path.name == ":memory:":
         raise JournalError("':memory:' is no file: use MemoryStore for a journal in memory")

@@ -11,6 +11,7 @@ from pathlib import Path
 from laneway.errors import DamagedJournalError, JournalError, UnknownRunError
 from laneway.facts import Row
 from laneway.ids import RunId
+from laneway.journal.archives import unpacked
 from laneway.journal.codec import Chain, Kept
 from laneway.journal.faults import fault
 from laneway.journal.migrate import FORMAT, examine
@@ -93,7 +94,7 @@ def find(connection: sqlite3.Connection, path: Path, run: RunId, /) -> Found:
         raise UnknownRunError(run, known)
     found = Found(run)
     chain = Chain(run, values_folder(path.absolute()))
-    rows = _rows(connection, run, chain)
+    rows = kept_rows(connection, run, chain)
     try:
         for row in rows:
             if found.damage is not None:
@@ -112,9 +113,24 @@ def find(connection: sqlite3.Connection, path: Path, run: RunId, /) -> Found:
     return found
 
 
-def _rows(connection: sqlite3.Connection, run: RunId, chain: Chain) -> Iterable[Kept]:
+def kept_rows(connection: sqlite3.Connection, run: RunId, chain: Chain, /) -> Iterable[Kept]:
+    """Give the rows of a run one after the other, from its archive if it was compacted.
+
+    Args:
+        connection: to the journal.
+        run: whose rows.
+        chain: that reads them, and so knows how far one has come.
+
+    Raises:
+        DamagedJournalError: the next one cannot be got out of the file.
+    """
     try:
         yield from connection.execute(STATEMENTS["read"], {"run": run})
+        if not chain.seq:
+            for archive, last_link in connection.execute(STATEMENTS["archive"], {"run": run}):
+                yield from unpacked(run, archive, last_link)
+    except ValueError as error:
+        raise DamagedJournalError(run, chain.seq + 1, str(error)) from error
     except sqlite3.DatabaseError as error:
         raise DamagedJournalError(
             run, chain.seq + 1, f"the file is damaged there ({type(error).__name__}: {error})"

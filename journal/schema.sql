@@ -113,15 +113,32 @@ WHERE place BETWEEN (SELECT id << 32 FROM runs WHERE name = :run)
                 AND (SELECT id << 32 | 4294967295 FROM runs WHERE name = :run)
 ORDER BY place
 
+-- name: archive
+-- All facts of a run that was compacted, in one piece.
+SELECT body, hash FROM archives WHERE run = (SELECT id FROM runs WHERE name = :run)
+
+-- name: unpack
+-- Put a fact of an archive back in its place. Whoever died before the archive was removed finds
+-- both, which say the same.
+INSERT OR IGNORE INTO facts (place, wall, mono, hash, body)
+VALUES ((SELECT id FROM runs WHERE name = ?) << 32 | ?, ?, ?, ?, CAST(? AS TEXT))
+
+-- name: unpacked
+-- Remove an archive whose facts are back in their places.
+DELETE FROM archives WHERE run = (SELECT id FROM runs WHERE name = :run)
+
 -- name: runs
 -- The runs that have facts, with the number of facts and the wall time of the first and the last.
--- Two look-ups for each run, however many facts it has.
-SELECT runs.name, latest.place & 4294967295, earliest.wall, latest.wall
+-- Three look-ups for each run, however many facts it has.
+SELECT runs.name, coalesce(latest.place & 4294967295, archives.facts),
+    coalesce(earliest.wall, archives.opened), coalesce(latest.wall, archives.touched)
 FROM runs
-JOIN facts AS earliest ON earliest.place = (
+LEFT JOIN facts AS earliest ON earliest.place = (
     SELECT min(place) FROM facts
     WHERE place BETWEEN runs.id << 32 AND runs.id << 32 | 4294967295)
-JOIN facts AS latest ON latest.place = (
+LEFT JOIN facts AS latest ON latest.place = (
     SELECT max(place) FROM facts
     WHERE place BETWEEN runs.id << 32 AND runs.id << 32 | 4294967295)
+LEFT JOIN archives ON archives.run = runs.id
+WHERE latest.place IS NOT NULL OR archives.run IS NOT NULL
 ORDER BY runs.id DESC

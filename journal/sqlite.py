@@ -12,9 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from laneway.errors import JournalError, RunOwnedError
+from laneway.errors import DamagedJournalError, JournalError, RunOwnedError
 from laneway.facts import Driver, Row
 from laneway.ids import RunId
+from laneway.journal.archives import unpacked
 from laneway.journal.chain import first_link, next_link
 from laneway.journal.codec import Kept, decode_rows, encode
 from laneway.journal.connection import JournalConnection
@@ -112,7 +113,7 @@ class SqliteStore:
         _, leases = self._ready()
         lease = await leases.take(run, driver)
         try:
-            kept = await self._kept(run)
+            kept = await self._kept(run, unpack=True)
             rows = await decode_rows(run, kept, self.values)
         except JournalError:
             await self._leave(run)
@@ -181,15 +182,30 @@ class SqliteStore:
         """
         return await decode_rows(run, await self._kept(run), self.values)
 
-    async def _kept(self, run: RunId) -> Sequence[Kept]:
+    async def _kept(self, run: RunId, *, unpack: bool = False) -> Sequence[Kept]:
         connection, _ = self._ready()
         try:
-            return await connection.fetch("read", {"run": run})
+            rows = await connection.fetch("read", {"run": run})
+            return rows or await self._archived(run, unpack=unpack)
         except JournalError as error:
             if not is_damage(error.__cause__):
                 raise
             found = await asyncio.to_thread(find_in, self.path, run)
             raise (found.damage or error) from error
+
+    async def _archived(self, run: RunId, *, unpack: bool) -> Sequence[Kept]:
+        """Read a run that was compacted; put its facts back in their places if it is to go on."""
+        connection, _ = self._ready()
+        rows: list[Kept] = []
+        for archive, last_link in await connection.fetch("archive", {"run": run}):
+            try:
+                rows = unpacked(run, archive, last_link)
+            except ValueError as error:
+                raise DamagedJournalError(run, 1, str(error)) from error
+        if rows and unpack:
+            await connection.each("unpack", [(run, *row) for row in rows])
+            await connection.fetch("unpacked", {"run": run})
+        return rows
 
     def _spill(self, bodies: Sequence[bytes]) -> list[bytes]:
         return [spilled(self.values, body) if len(body) > SPILL_BYTES else body for body in bodies]

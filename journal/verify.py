@@ -16,9 +16,8 @@ from laneway.errors import DamagedJournalError, IllegalTransitionError, UnknownR
 from laneway.ids import RunId
 from laneway.journal.codec import Chain
 from laneway.journal.fold import fold
-from laneway.journal.reading import find, looking_at, names
+from laneway.journal.reading import find, kept_rows, looking_at, names
 from laneway.journal.spill import values_folder
-from laneway.journal.statements import STATEMENTS
 
 SHOWN = 20
 """Faults of the file that are listed."""
@@ -150,7 +149,7 @@ def _text(error: BaseException | None) -> str:
 def _missed(connection: sqlite3.Connection, path: Path, run: RunId, expect: Anchor) -> str:
     """What somebody remembers of a run whose chain is whole, and is not so."""
     chain = Chain(run, values_folder(path.absolute()))
-    for kept in connection.execute(STATEMENTS["read"], {"run": run}):
+    for kept in kept_rows(connection, run, chain):
         with suppress(DamagedJournalError):
             chain.decode(kept)
         if chain.seq == expect.seq:

@@ -439,9 +439,7 @@ def test_runs_are_listed_the_last_opened_first(here: Path) -> None:
     entries = json.loads(laneway("runs", "--json").stdout)
 
     assert [line.split()[0] for line in lines] == ["mine", "r"]
-    assert [list(entry) for entry in entries] == [
-        ["run", "facts", "opened_wall", "touched_wall"]
-    ] * 2
+    assert [entry["facts"] for entry in entries] == [1, 6]
     assert [entry["run"] for entry in entries] == ["mine", "r"]
     assert entries[0]["opened_wall"] == pytest.approx(time.time(), abs=60)
 

@@ -8,7 +8,6 @@ import sys
 import tempfile
 import time
 from contextlib import suppress
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -17,6 +16,7 @@ from typer.core import TyperGroup
 
 from laneway.engine.cli import demo as demonstration
 from laneway.engine.cli import journals, plans
+from laneway.engine.cli.commands import housekeeping
 from laneway.engine.cli.commands.verify import verify_
 from laneway.engine.cli.lanes import read_lanes
 from laneway.engine.cli.lanes_shown import ShownLanes
@@ -215,17 +215,6 @@ def show(run: RunName, journal: Journal = None, json: Json = False) -> None:
     terminal.give(shown)
 
 
-@app.command()
-def runs(journal: Journal = None, json: Json = False) -> None:
-    """List the runs of a journal, the last opened first."""
-    terminal = Terminal(json=json)
-    entries = journals.list_runs(journals.journal_path(journal))
-    for entry in entries:
-        opened = datetime.fromtimestamp(entry.opened_wall).astimezone()
-        terminal.say(f"{entry.run}  {entry.facts} facts  opened {opened:%Y-%m-%d %H:%M:%S %z}")
-    terminal.give(entries)
-
-
 @app.command("lanes")
 def lanes_(
     journal: Journal = None,
@@ -274,7 +263,12 @@ def bench(context: typer.Context) -> None:
     raise typer.Exit(main(context.args))
 
 
+app.command("runs")(housekeeping.runs)
 app.command("verify")(verify_)
+app.command("compact")(housekeeping.compact)
+app.command("prune")(housekeeping.prune)
+app.command("vacuum")(housekeeping.vacuum)
+app.command("backup")(housekeeping.backup)
 
 
 def observed(store: JournalStore, terminal: Terminal, folder: str) -> JournalStore:
