@@ -1,18 +1,30 @@
-"""Who drives a run, and whether that process still lives.
+"""Who drives a run, whether that process still lives, and how long it has been silent.
 
 A lease names its driver so exactly that no other process, past or present, is taken for it. It
 reads /proc where there is one; elsewhere less is known, and what is not known to be dead keeps
-its lease until it has been silent for too long.
+its lease until it has been silent for too long. Silence on one host is measured by the clock of
+its boot, which nobody sets: a wall clock that jumps neither steals a lease nor keeps one.
 """
 
 import os
 import socket
+import time
+from functools import partial
 from pathlib import Path
 
 from laneway.facts import Driver
 
 LEASE_SECONDS = 30.0
-"""How long a driver that cannot be looked at may be silent before its run is free."""
+"""How long a driver may be silent that cannot be looked at, or is stopped, before its run is free.
+
+A third of it passes between two signs of life."""
+
+lease_clock = (
+    partial(time.clock_gettime, time.CLOCK_BOOTTIME)
+    if hasattr(time, "CLOCK_BOOTTIME")
+    else time.monotonic
+)
+"""Seconds, never backwards. Where the system has such a clock it goes on while the host sleeps."""
 
 _PROC = Path("/proc")
 
@@ -54,22 +66,54 @@ def owner_in_the_way(
 ) -> str | None:
     """Describe the owner of a run if the run must be left to it, else return None.
 
+    One that is dead has lost it. One that is alive and at work keeps it. One that is stopped, or
+    cannot be looked at, loses it when it has been silent for longer than the lease.
+
     Args:
         owner: Who took the run and has not left it.
-        silent_seconds: How long ago it last gave a sign of life, by the wall clock.
-        lease_seconds: How long the silence of an owner that cannot be looked at is tolerated.
+        silent_seconds: How long ago it last gave a sign of life; see `silence`.
+        lease_seconds: How long the silence of such an owner is tolerated.
     """
     dead = is_dead(owner)
-    if dead or (dead is None and silent_seconds > lease_seconds):
+    if dead:
         return None
     if dead is None:
-        return (
-            f"{describe(owner)}, which cannot be looked at from here; last heard of "
-            f"{silent_seconds:.0f} s ago, it loses the run after {lease_seconds:.0f} s of silence"
-        )
-    if owner == this_driver():
+        how = "cannot be looked at from here"
+    elif owner == this_driver():
         return describe_here(owner)
-    return f"{describe(owner)}, which is alive"
+    elif _is_stopped(owner):
+        how = "is stopped"
+    else:
+        return f"{describe(owner)}, which is alive; it keeps the run until it leaves it or ends"
+    if silent_seconds > lease_seconds:
+        return None
+    return (
+        f"{describe(owner)}, which {how}; last heard of {silent_seconds:.0f} s ago, "
+        f"it loses the run after {lease_seconds:.0f} s of silence"
+    )
+
+
+def pulse() -> float:
+    """Seconds since this host was booted, its sleep included; 0 where no clock tells."""
+    return lease_clock() if hasattr(time, "CLOCK_BOOTTIME") else 0.0
+
+
+def silence(owner: Driver, /, *, beat: float, pulse: float) -> float:
+    """How long ago an owner gave its last sign of life, in seconds.
+
+    By the clock of the boot, if the owner is of the same; else by the two hosts' wall clocks.
+
+    Args:
+        owner: Who gave it.
+        beat: When, in Unix seconds.
+        pulse: When, in seconds since its host was booted; 0 if it did not know.
+    """
+    boot = _boot()
+    if pulse and boot and owner.boot == boot:
+        silent = lease_clock() - pulse
+        if silent >= 0:  # else the two do not share the clock after all (time_namespaces(7))
+            return silent
+    return max(time.time() - beat, 0.0)
 
 
 def describe(driver: Driver, /) -> str:
@@ -96,6 +140,12 @@ def _is_gone(driver: Driver) -> bool | None:
         return None  # no /proc, or one that hides other users' processes
     state, started = found
     return started != driver.started or state in {"Z", "X"}
+
+
+def _is_stopped(driver: Driver) -> bool:
+    """Whether it was stopped by a signal or a debugger, and cannot do anything."""
+    found = _look_up(driver.pid)
+    return found is not None and found[0] in {"T", "t"} and found[1] == driver.started
 
 
 def _look_up(pid: int) -> tuple[str, str] | None:

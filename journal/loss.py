@@ -21,7 +21,7 @@ from laneway.ids import RunId
 from laneway.journal.chain import next_link
 from laneway.journal.codec import encode
 from laneway.journal.faults import fault, is_damage
-from laneway.journal.lease import owner_in_the_way
+from laneway.journal.lease import owner_in_the_way, silence
 from laneway.journal.migrate import make, open_file
 from laneway.journal.reading import Found, find
 
@@ -114,13 +114,13 @@ def _put_aside(path: Path) -> None:
 def _refuse_if_driven(
     connection: sqlite3.Connection, which: str, parameters: tuple[str, ...]
 ) -> None:
-    found = connection.execute(f"SELECT name, driver, beat FROM runs {which}", parameters)  # noqa: S608 - a constant
-    for name, driver, beat in found.fetchall():
-        if driver is None:
+    found = connection.execute(f"SELECT name, driver, beat, pulse FROM runs {which}", parameters)  # noqa: S608 - a constant
+    for name, text, beat, pulse in found.fetchall():
+        if text is None:
             continue
-        in_the_way = owner_in_the_way(
-            msgspec.json.decode(driver, type=Driver), silent_seconds=max(0.0, time.time() - beat)
-        )
+        driver = msgspec.json.decode(text, type=Driver)
+        silent = silence(driver, beat=beat, pulse=pulse)
+        in_the_way = owner_in_the_way(driver, silent_seconds=silent)
         if in_the_way is not None:
             raise RunOwnedError(name, in_the_way)
 

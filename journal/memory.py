@@ -4,7 +4,7 @@ Takes batches and gives rows back as it got them: nothing is encoded. It keeps l
 does, so that what is tried on it holds for the file too.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 import msgspec
@@ -123,6 +123,18 @@ class MemoryStore:
         self.commit([row for row in batch if row.run not in lost])
         first = min(lost)
         raise RunOwnedError(first, self._lost[first], runs=lost)
+
+    def confirm(self, run: RunId, /) -> None:
+        """See that a run is still driven from here.
+
+        Raises:
+            RunOwnedError: another driver has it now.
+        """
+        if run not in self._held:
+            raise RunOwnedError(run, self._lost.get(run, "nobody here: it has been left"))
+
+    def when_lost(self, tell: Callable[[RunOwnedError], object], /) -> None:
+        """Nothing is found lost here beside the commits, and the bodies that were to begin."""
 
     async def read(self, run: RunId) -> Sequence[Row]:
         """Read all facts of a run without driving it; empty for a run that does not exist."""

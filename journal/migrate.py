@@ -13,6 +13,7 @@ from typing import Literal
 from laneway.errors import ForeignJournalError, JournalError, NewerJournalError
 from laneway.journal.faults import fault, is_busy
 from laneway.journal.file import JournalFile
+from laneway.journal.identity import refuse_second_name
 from laneway.journal.statements import STATEMENTS
 from laneway.journal.upgrade import upgrade
 
@@ -47,7 +48,7 @@ def open_file(path: Path, /, *, busy_seconds: float, synchronous: Synchronous) -
     Raises:
         ForeignJournalError: the file is not ours; it was not touched.
         NewerJournalError: its format is newer than this code; it was not touched.
-        JournalError: it cannot be opened, created or written here.
+        JournalError: it cannot be opened, created or written here, or has a second name.
     """
     if sqlite3.sqlite_version_info < _SQLITE_NEEDED:
         needed = ".".join(map(str, _SQLITE_NEEDED))
@@ -56,6 +57,7 @@ def open_file(path: Path, /, *, busy_seconds: float, synchronous: Synchronous) -
             f"a journal needs {needed} or newer"
         )
     examine(path)
+    refuse_second_name(path)
     try:
         connection = sqlite3.connect(
             path, timeout=busy_seconds, isolation_level=None, factory=JournalFile

@@ -85,21 +85,21 @@ WHERE runs.id = new.column1 AND runs.token = new.column2
 
 -- name: owner
 -- Who drives a run. The answer may be old by the time it is read; `take` is not fooled by that.
-SELECT token, driver, beat FROM runs WHERE name = :run
+SELECT token, driver, beat, pulse FROM runs WHERE name = :run
 
 -- name: take
 -- Become the driver, if the run is still as `owner` found it: compare and swap, so that of two
 -- that saw the same dead owner one gets no row back and looks again.
-INSERT INTO runs (name, token, driver, beat)
-VALUES (:run, 1, :driver, :now)
+INSERT INTO runs (name, token, driver, beat, pulse)
+VALUES (:run, 1, :driver, :now, :pulse)
 ON CONFLICT (name) DO UPDATE
-SET token = token + 1, driver = excluded.driver, beat = excluded.beat
+SET token = token + 1, driver = excluded.driver, beat = excluded.beat, pulse = excluded.pulse
 WHERE token = :seen_token AND driver IS :seen_driver
 RETURNING id, token
 
 -- name: beat
--- A sign of life of a driver, if it still is the driver.
-UPDATE runs SET beat = ? WHERE id = ? AND token = ?
+-- A sign of life of a driver, if it still is the driver: the number of changes tells.
+UPDATE runs SET beat = ?, pulse = ? WHERE id = ? AND token = ?
 
 -- name: leave
 -- Stop being the driver, if one still is.

@@ -20,7 +20,7 @@ from laneway.journal.chain import first_link, next_link
 from laneway.journal.codec import Kept, decode_rows, encode
 from laneway.journal.connection import JournalConnection
 from laneway.journal.faults import is_damage
-from laneway.journal.lease import LEASE_SECONDS
+from laneway.journal.lease import LEASE_SECONDS, lease_clock
 from laneway.journal.leases import Lease, Leases
 from laneway.journal.migrate import Synchronous, open_file
 from laneway.journal.reading import find_in
@@ -36,8 +36,8 @@ class SqliteStore:
     A process holds the lease of a run until it leaves the run, closes the store or dies. One that
     can be looked at from here is never robbed while it lives. One that cannot (in another
     container, or on another host) loses its runs when it has given no sign of life for
-    `lease_seconds`. The store gives one every third of that, from the event loop: what blocks the
-    loop for so long looks dead from afar.
+    `lease_seconds`; so does one that is stopped (SIGSTOP, a frozen container). The store gives one
+    every third of that, from a thread of its own: an event loop that is blocked looks alive.
     """
 
     def __init__(
@@ -156,11 +156,13 @@ class SqliteStore:
         if any(len(body) > SPILL_BYTES for body in bodies):
             bodies = await asyncio.to_thread(self._spill, bodies)
         parameters, rows = _bind(batch, bodies, leases)
+        before, runs = lease_clock(), {row.run for row in batch} - leases.lost.keys()
         try:
             if rows:
                 kept = await connection.append(parameters)
                 if kept != rows:
-                    await leases.find_lost({row.run for row in batch}, missing=rows - kept)
+                    await leases.find_lost(runs, missing=rows - kept)
+                leases.heard(runs, before)
         except BaseException as error:
             # Cancelled or not, the statement may have been executed: nobody knows.
             self._broken = (
@@ -172,6 +174,25 @@ class SqliteStore:
         lost = {row.run for row in batch} & leases.lost.keys() if leases.lost else ()
         for first in sorted(lost):
             raise RunOwnedError(first, leases.lost[first], runs=lost)
+
+    def confirm(self, run: RunId, /) -> Awaitable[None] | None:
+        """See that a run is still driven from here; the file is asked only if it may not be.
+
+        Raises:
+            RunOwnedError: another driver has it now.
+            JournalError: the file cannot be read, or is not there any more.
+        """
+        _, leases = self._ready()
+        return leases.confirm(run)
+
+    def when_lost(self, tell: Callable[[RunOwnedError], object], /) -> None:
+        """Tell of each run that another driver is found to have, beside what a commit says.
+
+        Raises:
+            JournalError: the journal is not open.
+        """
+        _, leases = self._ready()
+        leases.when_lost = tell
 
     async def read(self, run: RunId) -> Sequence[Row]:
         """Read all facts of a run without driving it; empty for a run that does not exist.

@@ -1,10 +1,11 @@
 """What the engine asks of a journal: four verbs, whatever keeps the rows."""
 
-from collections.abc import Awaitable, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
+from laneway.errors import RunOwnedError
 from laneway.facts import Driver, Row
 from laneway.ids import RunId
 
@@ -72,3 +73,37 @@ class JournalStore(Protocol):
     async def runs(self) -> Sequence[RunEntry]:
         """List the runs, the last opened first."""
         ...
+
+
+@runtime_checkable
+class Fenced(Protocol):
+    """What a store may do besides, if its runs can be lost to another process.
+
+    A store that wraps another passes both on, with `confirm` and `when_lost` of this module.
+    """
+
+    def confirm(self, run: RunId, /) -> Awaitable[None] | None:
+        """See that a run is still driven from here, right before a body is entered.
+
+        None means that it is known, without anybody being asked: this is called for each body.
+
+        Raises:
+            RunOwnedError: another driver has it now.
+            JournalError: nobody can tell.
+        """
+        ...
+
+    def when_lost(self, tell: Callable[[RunOwnedError], object], /) -> None:
+        """Tell, in the event loop of `open`, of each run that is found lost beside the commits."""
+        ...
+
+
+def confirm(store: JournalStore, run: RunId, /) -> Awaitable[None] | None:
+    """See that a run is still driven from here, as far as its store can tell; see `Fenced`."""
+    return store.confirm(run) if isinstance(store, Fenced) else None
+
+
+def when_lost(store: JournalStore, tell: Callable[[RunOwnedError], object], /) -> None:
+    """Be told of runs that are lost, if the store can tell; see `Fenced`."""
+    if isinstance(store, Fenced):
+        store.when_lost(tell)

@@ -7,7 +7,7 @@ committed as soon as the event loop has run what was already runnable.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -17,7 +17,7 @@ from laneway.errors import EngineFaultError, JournalError, RunOwnedError
 from laneway.facts import Driver, Fact, Row
 from laneway.ids import RunId
 from laneway.journal.fold import RunView
-from laneway.journal.store import JournalStore
+from laneway.journal.store import Fenced, JournalStore, when_lost
 
 BATCH_ROWS = 1000
 """A commit takes no further post beyond so many rows: a batch of 1,000 holds the interpreter for
@@ -48,10 +48,18 @@ Kept = Callable[[JournalError | None], None]
 """Told None when the facts are kept, else why they are not known to be."""
 
 
+class Sealing(Protocol):
+    """Takes out of facts what is never to be written down."""
+
+    def sealed(self, run: RunId, facts: Sequence[Fact], /) -> Sequence[Fact]:
+        """Give the facts as they may be kept."""
+        ...
+
+
 class RunLog:
     """The end of one run's journal: hands out sequence numbers and folds what is kept."""
 
-    __slots__ = ("broken", "on_broken", "seq", "view")
+    __slots__ = ("broken", "on_broken", "secrets", "seq", "view")
 
     def __init__(self, view: RunView, on_broken: Callable[[JournalError], None]) -> None:
         """Go on after the facts of `view`; `on_broken` learns that no fact can be kept any more."""
@@ -59,6 +67,8 @@ class RunLog:
         self.seq = view.seq
         self.on_broken = on_broken
         self.broken: JournalError | None = None
+        self.secrets: Sealing | None = None
+        """Whatever is posted goes through it."""
 
 
 class Post(msgspec.Struct, gc=False):
@@ -81,6 +91,7 @@ class Journal:
         """Why nothing can be kept any more: a commit that failed leaves the store unknown."""
         self._clock = clock
         self._at_once: bool = getattr(store, "keeps_at_once", False)
+        self._fenced = store if isinstance(store, Fenced) else None
         self._queue: deque[Post] = deque()
         self._idle = True
         """Nobody commits, and nobody has been told to."""
@@ -97,6 +108,7 @@ class Journal:
         """
         with self._outside():
             await self.store.open()
+        when_lost(self.store, self._lost)
 
     async def take(self, run: RunId, driver: Driver) -> Sequence[Row]:
         """Become the driver of a run; see JournalStore.take.
@@ -162,6 +174,8 @@ class Journal:
         clock = self._clock
         wall, mono = clock.wall(), clock.monotonic()
         run, seq = log.view.run, log.seq
+        if log.secrets is not None:
+            facts = log.secrets.sealed(run, facts)
         rows = [Row(run, seq + n, wall, mono, fact) for n, fact in enumerate(facts, 1)]
         log.seq = seq + len(rows)
         self._enqueue(Post(log, rows, then))
@@ -174,6 +188,34 @@ class Journal:
                 self._keep_now()
             else:
                 self._wake_writer()
+
+    def confirm(self, log: RunLog) -> Awaitable[None] | None:
+        """See that a run can still be driven, right before a body is entered.
+
+        If it cannot, its log breaks, here or in what is awaited.
+        """
+        if self._fenced is None or log.broken is not None:
+            return None
+        try:
+            asking = self._fenced.confirm(log.view.run)
+        except JournalError as error:
+            self._break(log, error)
+            return None
+        return None if asking is None else self._confirm(log, asking)
+
+    async def _confirm(self, log: RunLog, asking: Awaitable[None]) -> None:
+        try:
+            with self._outside():
+                await asking
+        except JournalError as error:
+            if log.broken is None:
+                self._break(log, error)
+
+    def _lost(self, error: RunOwnedError) -> None:
+        """The store found out that somebody else drives runs of ours."""
+        for log in list(self._logs):
+            if log.view.run in error.runs and log.broken is None:
+                self._break(log, error)
 
     async def keep(self, log: RunLog, facts: Sequence[Fact]) -> None:
         """Hand over facts and wait until they are kept; cancelling the wait withdraws nothing.
@@ -314,7 +356,8 @@ class Journal:
         """Some runs have another driver now; what else was posted has been kept."""
         lost = {post.log for post in posts if post.log.view.run in error.runs}
         for log in lost:
-            self._break(log, error)
+            if log.broken is None:
+                self._break(log, error)
         self._acknowledge([post for post in posts if post.log not in lost])
         self._refuse([post for post in posts if post.log in lost], error)
         behind = [post for post in self._queue if post.log in lost]

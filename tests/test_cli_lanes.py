@@ -11,6 +11,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -251,8 +252,11 @@ def test_a_driver_that_cannot_be_looked_at_is_gone_when_it_has_been_silent_for_t
     other = Driver(host="elsewhere", boot="b", pid=7, started="1", namespace="n")
     run = leased("r", queued("a", MAIL), started("a"), driver=other, wall=[1, 2])
 
-    living = shown_lanes([run], now_wall=29.0)
-    gone = shown_lanes([run], now_wall=31.0)
+    def silent(seconds: float) -> LeasedRun:
+        return msgspec.structs.replace(run, silent_seconds=seconds)
+
+    living = shown_lanes([silent(29.0)], now_wall=31.0)
+    gone = shown_lanes([silent(31.0)], now_wall=31.0)
 
     assert [engine.pid for engine in living.engines] == [7]
     assert not living.gone

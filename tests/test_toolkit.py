@@ -4,6 +4,7 @@ import asyncio
 import os
 import re
 import runpy
+import signal
 import stat
 import sys
 import time
@@ -18,9 +19,11 @@ from hypothesis import strategies as st
 from laneway import Code, Effect, Engine, Failure, State, Success, Turn
 from laneway.engine.context import ToolContext
 from laneway.engine.failing import ToolFailed
+from laneway.engine.groups import signal_group
+from laneway.engine.output import HEAD_BYTES, TAIL_BYTES
+from laneway.engine.processes import run_process
 from laneway.engine.toolkit import OutsideWorkspaceError, Workspace, edits, grep, toolkit
 from laneway.engine.toolkit.files import MOST_CHARACTERS, Files
-from laneway.engine.toolkit.processes import HEAD_BYTES, TAIL_BYTES, end_group, run_process
 from laneway.engine.toolkit.shell import Shell
 from laneway.engine.tools import Tool
 from laneway.ids import CallId, RunId
@@ -480,7 +483,7 @@ def test_a_cancelled_command_ends_with_all_that_it_has_started(tmp_path: Path) -
 def test_a_command_cancelled_while_it_starts_leaves_nothing_running(tmp_path: Path) -> None:
     async def main() -> None:
         command = ["/bin/sh", "-c", "sleep 0.2; touch it_went_on"]
-        running = asyncio.ensure_future(run_process(command, folder=tmp_path))
+        running = asyncio.ensure_future(run_process(command, cwd=tmp_path))
         for _ in range(3):  # into the start of the process, not beyond
             await asyncio.sleep(0)
         running.cancel()
@@ -495,7 +498,7 @@ def test_a_command_cancelled_while_it_starts_leaves_nothing_running(tmp_path: Pa
 
 def test_a_program_that_is_not_there_may_be_cancelled_too(tmp_path: Path) -> None:
     async def main() -> None:
-        running = asyncio.ensure_future(run_process(["no-such-program"], folder=tmp_path))
+        running = asyncio.ensure_future(run_process(["no-such-program"], cwd=tmp_path))
         await asyncio.sleep(0)
         running.cancel()
         with pytest.raises((asyncio.CancelledError, FileNotFoundError)):
@@ -506,11 +509,11 @@ def test_a_program_that_is_not_there_may_be_cancelled_too(tmp_path: Path) -> Non
 
 def test_a_program_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        run(run_process(["no-such-program"], folder=tmp_path))
+        run(run_process(["no-such-program"], cwd=tmp_path))
 
 
 def test_a_group_that_has_ended_is_ended() -> None:
-    end_group(2**22 + 1)  # above the highest process id of Linux
+    signal_group(2**22 + 1, signal.SIGKILL)  # above the highest process id of Linux
 
 
 # What the scheduler is told

@@ -59,8 +59,7 @@ def shown_lanes(
     engines: dict[Driver, list[LeasedRun]] = {}
     gone: list[ShownLeft] = []
     for one in runs:
-        silent = max(now_wall - one.beat_wall, 0.0)
-        if owner_in_the_way(one.driver, silent_seconds=silent) is not None:
+        if owner_in_the_way(one.driver, silent_seconds=one.silent_seconds) is not None:
             engines.setdefault(one.driver, []).append(one)
         elif run in ("", one.run):
             gone += _left(one)

@@ -16,6 +16,7 @@ from laneway.errors import JournalError, UnknownRunError
 from laneway.facts import Driver, Row
 from laneway.ids import RunId
 from laneway.journal.codec import Kept, decode_rows
+from laneway.journal.lease import silence
 from laneway.journal.reading import looking_at
 from laneway.journal.spill import values_folder
 from laneway.journal.statements import STATEMENTS
@@ -26,8 +27,8 @@ class LeasedRun(msgspec.Struct, frozen=True):
 
     run: RunId
     driver: Driver
-    beat_wall: float
-    """Unix seconds of the driver's last sign of life."""
+    silent_seconds: float
+    """How long ago the driver gave its last sign of life."""
     rows: Sequence[Row]
 
 
@@ -53,20 +54,21 @@ def leased_runs(path: Path, run: str = "") -> list[LeasedRun]:
 def _leased(
     connection: sqlite3.Connection, run: RunId
 ) -> list[tuple[RunId, Driver, float, list[Kept]]]:
-    ((_, driver, beat),) = connection.execute(STATEMENTS["owner"], {"run": run})
-    if driver is None:
+    ((_, text, beat, pulse),) = connection.execute(STATEMENTS["owner"], {"run": run})
+    if text is None:
         return []
     kept: list[Kept] = connection.execute(STATEMENTS["read"], {"run": run}).fetchall()
     try:
-        return [(run, msgspec.json.decode(driver, type=Driver), beat, kept)]
+        driver = msgspec.json.decode(text, type=Driver)
     except msgspec.MsgspecError as error:
-        raise JournalError(f"run {run!r}: its lease cannot be read ({error}): {driver}") from error
+        raise JournalError(f"run {run!r}: its lease cannot be read ({error}): {text}") from error
+    return [(run, driver, silence(driver, beat=beat, pulse=pulse), kept)]
 
 
 async def _decoded(
     found: list[tuple[RunId, Driver, float, list[Kept]]], values: Path
 ) -> list[LeasedRun]:
     return [
-        LeasedRun(run, driver, beat, await decode_rows(run, kept, values))
-        for run, driver, beat, kept in found
+        LeasedRun(run, driver, silent, await decode_rows(run, kept, values))
+        for run, driver, silent, kept in found
     ]

@@ -6,11 +6,12 @@ that the engine knows nothing of them.
 
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
+from laneway.errors import RunOwnedError
 from laneway.facts import Driver, Row
 from laneway.ids import RunId
-from laneway.journal.store import JournalStore, RunEntry
+from laneway.journal.store import JournalStore, RunEntry, confirm, when_lost
 
 
 class PassingStore:
@@ -41,6 +42,14 @@ class PassingStore:
         committing = self.store.commit(batch)
         if committing is not None:
             await committing
+
+    def confirm(self, run: RunId, /) -> Awaitable[None] | None:
+        """See that a run is still driven from here."""
+        return confirm(self.store, run)
+
+    def when_lost(self, tell: Callable[[RunOwnedError], object], /) -> None:
+        """Be told of runs that are lost."""
+        when_lost(self.store, tell)
 
     async def read(self, run: RunId) -> Sequence[Row]:
         """Read all facts of a run."""

@@ -3,8 +3,8 @@
 import sys
 from pathlib import Path
 
+from laneway.engine.context import ToolContext, process_of
 from laneway.engine.toolkit import grep
-from laneway.engine.toolkit.processes import run_process
 from laneway.engine.toolkit.workspace import Workspace
 
 # -I and -S: nothing of the user's environment is loaded, and it starts in some 10 ms.
@@ -20,7 +20,13 @@ class Search:
         """Serve this workspace."""
         self._workspace = workspace
 
-    async def search_files(self, pattern: str, path: str = ".", files: str = "*") -> str:
+    async def search_files(  # noqa: D417 - the model is not told of the context
+        self,
+        pattern: str,
+        path: str = ".",
+        files: str = "*",
+        context: ToolContext | None = None,
+    ) -> str:
         """Search text files for a regular expression, line by line.
 
         Args:
@@ -34,7 +40,7 @@ class Search:
             raise FileNotFoundError(f"there is no {path!r} in the workspace")
         below = str(real.relative_to(root))
         command = [*GREP, pattern, str(root), below, files]
-        ended = await run_process(command, folder=root)
+        ended = await process_of(context)(command, cwd=root)
         if ended.code != 0:
             raise ValueError(ended.output.text().strip())
         return ended.output.text().rstrip("\n")

@@ -3,7 +3,8 @@
 import signal
 from collections.abc import Mapping, Sequence
 
-from laneway.engine.toolkit.processes import Ended, run_process
+from laneway.engine.context import ToolContext, process_of
+from laneway.engine.processes import Ended
 from laneway.engine.toolkit.workspace import Workspace
 
 
@@ -29,26 +30,27 @@ class Shell:
         self._tests = tuple(tests)
         self._environment = environment
 
-    async def run_shell(self, command: str) -> str:
+    async def run_shell(  # noqa: D417 - the model is not told of the context
+        self, command: str, context: ToolContext | None = None
+    ) -> str:
         """Run a shell command in the workspace and wait for it. What it leaves running is killed.
 
         Args:
             command: for /bin/sh.
         """
-        return await self._run(["/bin/sh", "-c", command])
+        return await self._run(command, context)
 
-    async def run_tests(self) -> str:
+    async def run_tests(self, context: ToolContext | None = None) -> str:
         """Run the project's tests.
 
         Idempotent: it changes nothing that another run would not make again, so a crash in the
         middle of it is followed by another run.
         """
-        return await self._run(self._tests)
+        return await self._run(self._tests, context)
 
-    async def _run(self, command: Sequence[str]) -> str:
-        ended = await run_process(
-            command, folder=self._workspace.root, environment=self._environment
-        )
+    async def _run(self, command: str | Sequence[str], context: ToolContext | None) -> str:
+        running = process_of(context)
+        ended = await running(command, cwd=self._workspace.root, env=self._environment)
         return told(ended)
 
 

@@ -2,11 +2,12 @@
 
 import os
 import signal
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
+from laneway.errors import RunOwnedError
 from laneway.facts import Driver, Row
 from laneway.ids import RunId
-from laneway.journal.store import JournalStore, RunEntry
+from laneway.journal.store import JournalStore, RunEntry, confirm, when_lost
 
 
 class DyingStore:
@@ -51,6 +52,14 @@ class DyingStore:
             await committing
         if self._commits == self._at:
             os.kill(os.getpid(), signal.SIGKILL)
+
+    def confirm(self, run: RunId, /) -> Awaitable[None] | None:
+        """As the store."""
+        return confirm(self._store, run)
+
+    def when_lost(self, tell: Callable[[RunOwnedError], object], /) -> None:
+        """As the store."""
+        when_lost(self._store, tell)
 
     async def read(self, run: RunId) -> Sequence[Row]:
         """As the store."""

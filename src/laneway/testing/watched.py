@@ -7,10 +7,11 @@ to it, at the commit that the test has in mind; virtual time passes meanwhile.
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
+from laneway.errors import RunOwnedError
 from laneway.facts import Driver, Fact, Row
 from laneway.ids import RunId
 from laneway.journal.memory import MemoryStore
-from laneway.journal.store import JournalStore, RunEntry
+from laneway.journal.store import JournalStore, RunEntry, confirm, when_lost
 from laneway.testing.clock import VirtualLoop
 
 Watch = Callable[[int, Sequence[Row]], Awaitable[None] | None]
@@ -91,6 +92,14 @@ class WatchedStore:
             await waiting
         finally:
             loop.held += 1
+
+    def confirm(self, run: RunId, /) -> Awaitable[None] | None:
+        """As the store."""
+        return confirm(self._store, run)
+
+    def when_lost(self, tell: Callable[[RunOwnedError], object], /) -> None:
+        """As the store."""
+        when_lost(self._store, tell)
 
     async def read(self, run: RunId) -> Sequence[Row]:
         """As the store."""
