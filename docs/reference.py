@@ -18,7 +18,7 @@ from laneway.journal.fold import ApprovalView, CallView
 OURS = frozenset(
     {
         *("Engine.services", "Engine.drives", "Engine.joined", "Engine.leave", "ToolContext.nest"),
-        *("Lanes.room", "Lanes.call_in", "Lanes.tell", "Lanes.close"),
+        *("Lanes.room", "Lanes.call_in", "Lanes.tell", "Lanes.close", "Lanes.standing"),
     }
 )
 """What the engine's own parts say to each other."""
@@ -27,7 +27,15 @@ GROUPS: dict[str, tuple[Any, ...]] = {
     "The engine": (laneway.Engine, laneway.Limits, laneway.Status),
     "A run and its turns": (laneway.Run, laneway.Turn, CallView, ApprovalView),
     "Looking": (Explanation, Wait, Preview),
-    "Tools": (laneway.tool, laneway.Tool, laneway.ToolContext, laneway.plan_tool, laneway.Bound),
+    "Tools": (
+        laneway.tool,
+        laneway.Tool,
+        laneway.ToolContext,
+        laneway.plan_tool,
+        laneway.Bound,
+        laneway.Secret,
+        laneway.Found,
+    ),
     "What a tool raises": (laneway.ToolFailed, laneway.NestedCallFailed),
     "Lanes": (laneway.Lane, laneway.Rate, Lanes, laneway.LaneStatus, laneway.Claim),
     "Policies": (laneway.Policy, laneway.Rule),

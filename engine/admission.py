@@ -21,7 +21,10 @@ from laneway.engine.live import LiveCall, LivePlan, LiveTurn
 from laneway.engine.planning import PlanTool, refused
 from laneway.engine.providers.reply import Asked, Reply
 from laneway.engine.references import NOTHING, resolve
+from laneway.engine.sealing import LOST, differing, marked
+from laneway.engine.secrets.losses import not_kept
 from laneway.engine.step import Step
+from laneway.engine.tools import Tool
 from laneway.facts import TurnSubmitted
 from laneway.ids import RunId, call_id, inner_id
 from laneway.journal.fold import CallView
@@ -76,6 +79,8 @@ async def admit(reply: Reply, number: int, scheduler: "Scheduler", *, key: str =
     turn = LiveTurn(number, scheduler, referring=reply.referring)
     admission = Admission(turn)
     turn.names = {*(asked.id for asked in reply.calls), *scheduler.earlier}
+    if scheduler.secrets is not None:
+        reply = scheduler.secrets.meet(reply, turn)
     for at, asked in enumerate(reply.calls):
         if at and not at % SLICE:
             await asyncio.sleep(0)
@@ -116,11 +121,14 @@ async def _open(admission: Admission, asked: Asked) -> None:
     assert isinstance(tool, PlanTool)
     verdict = Step(turn.scheduler).judge(call)
     if verdict.decision is Decision.DENY:
+        call.rule = verdict.rule
         admission.faults[at] = Ended(State.DENIED, denied(verdict))
         return
-    calls = tool.read(call.arguments)
+    calls = tool.read(call.arguments if call.sealed is None else call.sealed)
     if isinstance(calls, Failure):
-        admission.faults[at] = Ended(State.FAILED, asked.cut or calls)
+        secrets = turn.scheduler.secrets
+        told = calls if secrets is None else secrets.told(calls, asked, turn)
+        admission.faults[at] = Ended(State.FAILED, asked.cut or told)
         return
     earlier = turn.scheduler.earlier
     plan = LivePlan(call=call, names={*(one.id for one in calls), *earlier})
@@ -207,25 +215,25 @@ def complete(call: LiveCall) -> Failure | None:
     """
     tool = call.tool
     scheduler = call.scheduler
-    scope = call.part_of or call.turn
     if tool is None:
         return scheduler.services.tools.unknown(call.record.tool)
     if call.plan is not None:
         call.checked = _gathered(call, call.plan)
         return None
-    resolved = resolve(
-        call.record.arguments,
-        scope.names,
-        lambda name: value_of(name, scope.by_name, scheduler.earlier),
-        scope.referring,
-        literal=tool.spec.literal,
-    )
+    if call.sealed is LOST:
+        return not_kept(call.record.tool, marked(call.record.arguments))
+    resolved = resolved_arguments(call, tool)
     if isinstance(resolved, Failure):
         return resolved
     checked = tool.check(resolved)
     if isinstance(checked, Failure):
-        return checked
-    claims = claims_of(tool, checked.arguments, NOTHING, scheduler)
+        return checked if scheduler.secrets is None else _told(checked, call, resolved)
+    arguments, secret = checked.arguments, frozenset[str]()
+    if scheduler.secrets is not None:
+        shown = _resolved(call, tool, call.record.arguments, marks=True)
+        arguments = scheduler.secrets.settled(tool.spec.name, checked.arguments, resolved, shown)
+        secret = differing(arguments, checked.arguments)
+    claims = claims_of(tool, arguments, NOTHING, scheduler, secret)
     if isinstance(claims, Failure):
         return claims
     # A lane makes no edges, so another one than was foreseen disturbs no order; a run that is
@@ -240,10 +248,53 @@ def complete(call: LiveCall) -> Failure | None:
     ]
     if wider:
         return outgrown(wider, call.claims)
-    call.arguments = checked.arguments
+    call.arguments = arguments
     call.checked = checked
     call.claims = claims
     return None
+
+
+def resolved_arguments(call: LiveCall, tool: Tool[..., Any]) -> dict[str, Any] | Failure:
+    """Put the results that a ready call refers to into its arguments, which are not checked yet."""
+    if call.sealed is LOST:
+        return not_kept(call.record.tool, marked(call.record.arguments))
+    return _resolved(call, tool, call.record.arguments if call.sealed is None else call.sealed)
+
+
+def told_arguments(call: LiveCall, tool: Tool[..., Any]) -> dict[str, Any] | Failure:
+    """The recorded arguments with the results that they refer to, as the journal tells them."""
+    return _resolved(call, tool, call.record.arguments, marks=True)
+
+
+def _resolved(
+    call: LiveCall, tool: Tool[..., Any], arguments: Any, *, marks: bool = False
+) -> dict[str, Any] | Failure:
+    """Resolve arguments, with marks in place of all secrets that references bring if they may be.
+
+    Else with the secrets themselves, as far as they are known.
+    """
+    scope = call.part_of or call.turn
+    scheduler = call.scheduler
+    secrets = None if marks else scheduler.secrets
+
+    def value(name: str) -> Any:
+        told = value_of(name, scope.by_name, scheduler.earlier)
+        if secrets is None:
+            return told
+        source = scope.by_name.get(name) or scheduler.earlier[name]
+        return secrets.value(f"{scheduler.log.view.run}/{source.id}", told)
+
+    return resolve(
+        arguments, scope.names, value, scope.referring, literal=tool.spec.literal, marks=marks
+    )
+
+
+def _told(failure: Failure, call: LiveCall, resolved: dict[str, Any]) -> Failure:
+    """The failure of a call whose resolved arguments do not fit, without the secrets in them."""
+    secrets = call.scheduler.secrets
+    assert secrets is not None
+    asked = Asked(id=call.name, name=call.record.tool, arguments=resolved)
+    return secrets.told(failure, asked, None)
 
 
 def _gathered(call: LiveCall, plan: LivePlan) -> Checked:
@@ -251,6 +302,8 @@ def _gathered(call: LiveCall, plan: LivePlan) -> Checked:
     assert isinstance(call.tool, PlanTool)
     ended = [(one.name, one.outcome) for one in plan.calls if one.outcome is not None]
     assert len(ended) == len(plan.calls), "the call of a plan comes after all that it holds"
+    if call.scheduler.secrets is not None:
+        call.scheduler.secrets.gathered(call, plan.calls)
     return call.tool.gather(call.arguments, ended)
 
 

@@ -22,6 +22,7 @@ from laneway.engine.failures import (
 from laneway.engine.live import LiveCall
 from laneway.engine.nesting import ORPHANED, inside, tell
 from laneway.engine.plain import whole_text
+from laneway.engine.sealing import outcome_of
 from laneway.engine.serialise import normalise
 from laneway.engine.step import Step
 from laneway.engine.telling import named
@@ -65,6 +66,11 @@ class Bodies:
     async def _live(self, call: LiveCall) -> None:
         task = call.task
         assert isinstance(task, _BodyTask)
+        # Whoever was stopped since the start was kept may have lost the run: then all its calls
+        # have been told to stop, this one too.
+        confirming = self.services.journal.confirm(self.scheduler.log)
+        if confirming is not None:
+            await confirming
         task.begun = True
         result: Returned | Raised | None = None
         try:
@@ -109,7 +115,7 @@ class Bodies:
         assert call.told is not None
         self.go_on(call)
         if call.stop is not None:
-            call.stop.asked = True
+            call.stop.ask()
         tell(call, call.told)
         if call.running is not None:
             self.give_up(call)
@@ -181,9 +187,13 @@ class Bodies:
         elif call.told is not None:
             step.end_told(call, call.told)
             if result is not None and not _gave_in(result):
-                step.facts.append(HolderStopped(call=call.id, late=late_text(result)))
+                step.facts.append(HolderStopped(call=call.id, late=_late(call, result)))
         elif isinstance(result, Returned):
-            outcome = normalise(result.value, tool=call.record.tool, effect=call.record.effect)
+            record, tool = call.record, call.tool
+            if tool is not None and tool.secret_result is not None:
+                outcome = outcome_of(call, result.value)
+            else:
+                outcome = normalise(result.value, tool=record.tool, effect=record.effect)
             ended = State.SUCCEEDED if isinstance(outcome, Success) else State.FAILED
             seconds = self.services.clock.monotonic() - call.began
             self.services.durations.learn(call.record.tool, seconds)
@@ -199,14 +209,18 @@ class Bodies:
     def _late(self, step: Step, call: LiveCall, result: Returned | Raised | None) -> None:
         """A body that outlived its call has stopped: note what came of it, free its claims."""
         assert result is not None, "what was never entered is not given up"
-        self.stuck.pop(call, None)
         if call.gave_up_thread:
             self.services.threads.stuck -= 1
             self.services.threads.unreplaced.pop(call, None)
             self._replace(step)
-        step.facts.append(HolderStopped(call=call.id, late=late_text(result)))
+        step.facts.append(HolderStopped(call=call.id, late=_late(call, result)))
         step.give_back(call)
         call.drop()
+        self.unstick(call)
+
+    def unstick(self, call: LiveCall) -> None:
+        """One that was stuck holds nothing any more; the last one may let the run go."""
+        self.stuck.pop(call, None)
         if self.when_unstuck is not None and not self.stuck:
             self.loop.call_soon(
                 lambda then: self.loop.create_task(then(self.scheduler)), self.when_unstuck
@@ -238,7 +252,7 @@ class Bodies:
         assert call.tool is not None
         decision = RETRIES.decide(
             AttemptFailed(
-                attempt=call.attempt,
+                attempt=call.attempt - call.cleared,
                 attempts_allowed=1 + call.tool.spec.retries,
                 idempotent=call.record.idempotent,
                 transient=is_transient(error),
@@ -291,6 +305,12 @@ def _cancelled_from_outside() -> bool:
 
 def _gave_in(result: Returned | Raised) -> bool:
     return isinstance(result, Raised) and isinstance(result.error, asyncio.CancelledError)
+
+
+def _late(call: LiveCall, result: Returned | Raised) -> str:
+    if call.tool is not None and call.tool.secret_result is not None:
+        return "returned a secret" if isinstance(result, Returned) else late_text(result)
+    return late_text(result)
 
 
 def late_text(result: Returned | Raised) -> str:

@@ -14,9 +14,17 @@ from laneway.errors import ToolError
 
 
 class Bound:
-    """Marks a parameter that the host sets and the model never sees: `Annotated[str, Bound()]`."""
+    """Marks a parameter that the host sets and the model never sees: `Annotated[str, Bound()]`.
 
-    __slots__ = ()
+    What the host gives for it is a secret besides: its texts are taken out of all that the tool
+    returns or raises. `Bound(secret=False)` lets the tool speak of it, as of a folder or a user.
+    """
+
+    __slots__ = ("secret",)
+
+    def __init__(self, *, secret: bool = True) -> None:
+        """Say whether its texts may be found in what the tool says."""
+        self.secret = secret
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +44,8 @@ class Callee:
     """The parameter that receives the ToolContext, or empty."""
     bound: frozenset[str]
     """The parameters marked with Bound."""
+    shown: frozenset[str]
+    """Those of them that are no secret."""
     sync: bool
     importable: str
     """`module:qualname`, or empty for what is made inside a function."""
@@ -83,6 +93,7 @@ def examine(function: object, name: str) -> Callee:
         takes_any=takes_any,
         context=context,
         bound=frozenset(name for name in parameters if _is_bound(hints.get(name))),
+        shown=frozenset(name for name in parameters if _is_shown(hints.get(name))),
         sync=not inspect.iscoroutinefunction(plain),
         importable=f"{module}:{qualname}" if module and "<" not in qualname else "",
         docstring=inspect.getdoc(plain) or "",
@@ -160,4 +171,10 @@ _UnionType = type(int | None)
 def _is_bound(hint: Any) -> bool:
     return get_origin(hint) is Annotated and any(
         mark is Bound or isinstance(mark, Bound) for mark in get_args(hint)[1:]
+    )
+
+
+def _is_shown(hint: Any) -> bool:
+    return get_origin(hint) is Annotated and any(
+        isinstance(mark, Bound) and not mark.secret for mark in get_args(hint)[1:]
     )

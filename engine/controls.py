@@ -24,6 +24,7 @@ from laneway.engine.resetting import let_go
 from laneway.engine.services import OWN
 from laneway.engine.waking import Waking
 from laneway.errors import EngineClosedError, UsageError
+from laneway.facts import LaneChanged
 from laneway.lanes.lane import Lane
 from laneway.lanes.names import is_lane
 from laneway.lanes.requests import Request
@@ -39,13 +40,20 @@ if TYPE_CHECKING:
 class Lanes:
     """The controls of one engine, in one event loop; what they changed ends with it."""
 
-    def __init__(self, services: "Services", configured: Mapping[str, Lane]) -> None:
+    def __init__(
+        self,
+        services: "Services",
+        configured: Mapping[str, Lane],
+        note: Callable[[LaneChanged], None] = lambda _: None,
+    ) -> None:
         """Control the lanes of an engine that has been entered.
 
         Args:
             services: what its runs share.
             configured: its lanes by canonical name.
+            note: writes down, in each run that is open, what an operator does.
         """
+        self._note = note
         self._services = services
         self._table = services.lanes
         self._waking = Waking()
@@ -83,6 +91,7 @@ class Lanes:
             self._paused[resource] = _Pause()
         else:
             self._paused[resource] = _Pause(self._barrier([resource]))
+        self._note(LaneChanged(lane=resource, change="paused"))
 
     def resume(self, name: str) -> None:
         """Let those in again who may be; a `drain` that still waits ends with it.
@@ -95,6 +104,7 @@ class Lanes:
         pause = self._paused.pop(resource, None)
         if pause is None:
             return
+        self._note(LaneChanged(lane=resource, change="resumed"))
         if pause.barrier is None:
             self.tell(self._table.resume(resource))
         else:
@@ -118,6 +128,7 @@ class Lanes:
         resource = self._controlled(name)
         self._see_that_outside(resource, "drain")
         self.pause(name)
+        self._note(LaneChanged(lane=resource, change="draining"))
         pause = self._paused[resource]
         drain = self._until(
             resource, lambda watch: not watch.holders or self._paused.get(resource) is not pause
@@ -149,6 +160,7 @@ class Lanes:
         meant = [one for call in waiting for one in (call, *followers(call))]
         calls = [call for call in meant if call.told is None and call.outcome is None]
         told = cancelled(whole_text(reason))
+        self._note(LaneChanged(lane=resource, change="cleared"))
         for scheduler, own in _by_scheduler(calls).items():
             scheduler.cancel(own, told)
         return tuple(call.called for call in calls)
@@ -162,7 +174,10 @@ class Lanes:
             UsageError: a number below 1 or below what is reserved, or the lane is the engine's own.
             BadResourceError: no resource can have this name.
         """
-        self.tell(self._table.resize(self._controlled(name), max_concurrent))
+        resource = self._controlled(name)
+        changed = self._table.resize(resource, max_concurrent)
+        self._note(LaneChanged(lane=resource, change="resized", value=max_concurrent))
+        self.tell(changed)
 
     def reset(self, name: str) -> tuple[str, ...]:
         """Let go, by force, of bodies that were told to stop and have not.
@@ -181,7 +196,8 @@ class Lanes:
         """
         resource = self._controlled(name)
         calls = let_go(resource, self._services)
-        self._generations[resource] = self._generations.get(resource, 1) + 1
+        generation = self._generations[resource] = self._generations.get(resource, 1) + 1
+        self._note(LaneChanged(lane=resource, change="reset", value=generation))
         return calls
 
     async def idle(self, name: str) -> None:
@@ -267,6 +283,10 @@ class Lanes:
         )
 
     # For the engine
+
+    def standing(self) -> list[LaneChanged]:
+        """What a run that is entered now has to know of what operators did before."""
+        return [LaneChanged(lane=resource, change="paused") for resource in self._paused]
 
     def room(
         self, calls: Iterable[LiveCall], host: "Scheduler"

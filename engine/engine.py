@@ -23,9 +23,11 @@ from laneway.engine.providers.reply import Reply
 from laneway.engine.run import Run, uncancelled
 from laneway.engine.scheduler import Scheduler
 from laneway.engine.services import OWN, THREAD_LANE, Limits, Services
+from laneway.engine.setting import setting_of
 from laneway.engine.threads import ToolThreads
 from laneway.engine.tools import Tool, Toolset
 from laneway.errors import EngineBusyError, EngineClosedError, UsageError
+from laneway.facts import LaneChanged
 from laneway.ids import RunId
 from laneway.journal.memory import MemoryStore
 from laneway.journal.sqlite import SqliteStore
@@ -143,6 +145,7 @@ class Engine:
             journal=journal,
             lanes=LaneTable({THREAD_LANE: self._limits.tool_threads, **self._lanes}),
             joined=Joined(self._lanes),
+            setting=setting_of(self.tools, self._policy, self._lanes),
             names=self._names,
             clock=clock,
             threads=ToolThreads(clock),
@@ -155,7 +158,7 @@ class Engine:
             overtake=self._overtake,
             open_run=self.run,
         )
-        services.controls = Lanes(services, self._lanes)
+        services.controls = Lanes(services, self._lanes, self._note)
         return self
 
     async def __aexit__(
@@ -305,6 +308,14 @@ class Engine:
     def joined(self, scheduler: Scheduler) -> None:
         """A run has been entered."""
         self._schedulers.add(scheduler)
+        for standing in self.lanes.standing():
+            self.services.journal.post(scheduler.log, [standing])
+
+    def _note(self, change: LaneChanged) -> None:
+        """Write down in every run what an operator does to a lane."""
+        for scheduler in self._schedulers:
+            if scheduler.log.broken is None:
+                self.services.journal.post(scheduler.log, [change])
 
     async def leave(self, scheduler: Scheduler) -> None:
         """A run is being left: it goes at once, or when its last stuck body has stopped."""

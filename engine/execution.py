@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from laneway.engine.context import Stop, ToolContext
 from laneway.engine.failures import core
 from laneway.engine.invoking import Nest
+from laneway.engine.spawning import Processes
 from laneway.engine.threads import Raised, Returned, ToolThreads
 
 if TYPE_CHECKING:
@@ -18,6 +19,13 @@ if TYPE_CHECKING:
 
 async def enter(call: "LiveCall", threads: ToolThreads) -> Returned | Raised:
     """Enter the body of a call's tool; nothing that it raises comes out as an exception."""
+    result = await _entered(call, threads)
+    if call.stop is not None and call.stop.processes is not None and call.running is None:
+        await call.stop.processes.end()
+    return result
+
+
+async def _entered(call: "LiveCall", threads: ToolThreads) -> Returned | Raised:
     tool, checked = call.tool, call.checked
     assert tool is not None
     assert checked is not None
@@ -62,9 +70,10 @@ def _not_awaited(value: Any) -> asyncio.CancelledError:
 
 def context_of(call: "LiveCall") -> ToolContext:
     """What a tool may know of the call, if it asks for it."""
-    call.stop = Stop()
+    call.stop = Stop(processes=Processes(call))
     return ToolContext(
         run=call.scheduler.log.view.run,
+        origin=call.origin,
         call=call.id,
         attempt=call.attempt,
         tool=call.record.tool,

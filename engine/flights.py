@@ -81,6 +81,10 @@ def _key(call: "LiveCall") -> Key | None:
     tool = call.tool
     if tool is None or tool.spec.effect is not Effect.PURE or call.plan is not None:
         return None
+    if tool.secret_result is not None or call.checked is None:
+        return None
+    if call.checked.arguments is not call.arguments:
+        return None  # Two secrets look the same.
     bound = call.scheduler.bound
     # What a host binds can be anything, so it is the same only if it is the same object.
     given = tuple(id(bound[name]) for name in sorted(tool.spec.bound))

@@ -18,6 +18,7 @@ from laneway.engine.live import LiveCall, LivePlan, LiveTurn
 from laneway.engine.planning import NESTED, PlanTool
 from laneway.engine.providers.reply import Asked
 from laneway.engine.references import NOTHING, Unresolved, find, unescaped
+from laneway.engine.sealing import differing
 from laneway.engine.services import OWN
 from laneway.engine.tools import Checked, Tool
 from laneway.ids import CallId
@@ -50,46 +51,28 @@ def take_in(asked: Asked, own: CallId, turn: LiveTurn, plan: LivePlan | None = N
     tools = scheduler.services.tools
     tool = tools.get(asked.name)
     scope = turn if plan is None else plan
-    references = NOTHING
-    checked: Checked | None = None
+    secrets = scheduler.secrets
     failure = asked.fault
-    arguments: Any = asked.arguments
-    claims: tuple[Claim, ...] = ()
-    effect = tool.spec.effect if tool is not None else Effect.EXTERNAL
+    if failure is None and secrets is not None:
+        failure = secrets.refused(asked)
     if failure is None and tool is None:
         failure = tools.unknown(asked.name)
     if failure is None and plan is not None and isinstance(tool, PlanTool):
         failure = NESTED
+    read = _Read(asked.arguments, tool.spec.effect if tool is not None else Effect.EXTERNAL)
     if failure is None and tool is not None:
-        assert asked.arguments is not None
-        if scope.referring is not Referring.LITERAL:
-            literal = tool.spec.literal
-            references = find(asked.arguments, scope.names, scope.referring, literal=literal)
-        known = asked.arguments
-        if references.escaped:
-            known = unescaped(known, references, scope.names, scope.referring)
-        outcome = (
-            tool.check(known) if references is NOTHING else _check_known(tool, known, references)
-        )
-        if isinstance(outcome, Failure):
-            failure = asked.cut or outcome
-        else:
-            arguments = outcome.arguments
-            if not references.references:
-                checked = outcome
-                if tool.spec.effect_of:
-                    effect = tool.effect_of(arguments)
-            found = claims_of(tool, arguments, references, scheduler)
-            if isinstance(found, Failure):
-                failure = found
-            else:
-                claims = found
+        failure = _read(read, asked, tool, scope, scheduler)
+    written, text = _as_written(read.arguments, asked, read.references, read.secret), asked.text
+    if failure is not None and secrets is not None:
+        failure, text = secrets.told(failure, asked, scope), secrets.text(asked)
+        written = read.arguments = secrets.shown(asked.name, written, scope)
+    effect, claims = read.effect, read.claims
     record = CallRecord(
         id=own,
         provider_id=asked.id,
         tool=asked.name,
-        arguments=_as_written(arguments, asked, references),
-        text=asked.text,
+        arguments=written,
+        text=text,
         effect=effect,
         idempotent=effect.changes_nothing or (tool is not None and tool.spec.idempotent),
         tool_version=tool.spec.version if tool is not None else "",
@@ -103,8 +86,9 @@ def take_in(asked: Asked, own: CallId, turn: LiveTurn, plan: LivePlan | None = N
         turn=turn,
         scheduler=scheduler,
         claims=claims,
-        arguments=arguments,
-        checked=checked,
+        arguments=read.arguments,
+        checked=read.checked,
+        sealed=read.sealed,
         part_of=plan,
     )
     node = Node(
@@ -112,7 +96,7 @@ def take_in(asked: Asked, own: CallId, turn: LiveTurn, plan: LivePlan | None = N
         name=asked.id,
         needs=asked.needs,
         after=asked.after,
-        data=tuple((one.source, one.path) for one in references.references),
+        data=tuple((one.source, one.path) for one in read.references.references),
         claims=_conflicting(claims),
         out=failure is not None,
         inside=record.parent,
@@ -120,16 +104,71 @@ def take_in(asked: Asked, own: CallId, turn: LiveTurn, plan: LivePlan | None = N
     return Taken(call, node, failure)
 
 
+class _Read(msgspec.Struct):
+    """What the check of one call has come to."""
+
+    arguments: Any
+    """Canonical, without secrets; as they were asked for until they have passed."""
+    effect: Effect
+    claims: tuple[Claim, ...] = ()
+    references: Unresolved = NOTHING
+    checked: Checked | None = None
+    """None while something in them refers to a result."""
+    secret: frozenset[str] = frozenset()
+    """Parameters that are not shown as they are."""
+    sealed: dict[str, Any] | None = None
+    """The arguments as they are, where some are not shown so."""
+
+
+def _read(
+    read: _Read,
+    asked: Asked,
+    tool: Tool[..., Any],
+    scope: LiveTurn | LivePlan,
+    scheduler: "Scheduler",
+) -> Failure | None:
+    """Check the arguments of a call, and see what they claim; say what is wrong with them."""
+    known = asked.arguments
+    assert known is not None
+    references = NOTHING
+    if scope.referring is not Referring.LITERAL:
+        literal = tool.spec.literal
+        references = read.references = find(known, scope.names, scope.referring, literal=literal)
+    if references.escaped:
+        known = unescaped(known, references, scope.names, scope.referring)
+    outcome = tool.check(known) if references is NOTHING else _check_known(tool, known, references)
+    if isinstance(outcome, Failure):
+        return asked.cut or outcome
+    read.arguments = outcome.arguments
+    if scheduler.secrets is not None:
+        read.arguments = scheduler.secrets.shown(asked.name, outcome.arguments, scope)
+        read.secret = differing(read.arguments, outcome.arguments)
+        if read.secret:
+            read.sealed = _as_written(outcome.arguments, asked, references)
+    if not references.references:
+        read.checked = outcome
+        if tool.spec.effect_of:
+            read.effect = tool.effect_of(read.arguments)
+    found = claims_of(tool, read.arguments, references, scheduler, read.secret)
+    if isinstance(found, Failure):
+        return found
+    read.claims = found
+    return None
+
+
 def claims_of(
     tool: Tool[..., Any],
     arguments: Mapping[str, Any],
     references: Unresolved,
     scheduler: "Scheduler",
+    secret: frozenset[str] = frozenset(),
 ) -> tuple[Claim, ...] | Failure:
     """All that a call takes: its run, the lanes of its tool, the resources that it names.
 
     A tool of which nothing was said holds its run alone; so does every call of a run that the host
     has made serial. The call of a plan takes nothing: only the calls that it holds do.
+
+    Claims are shown and kept, so where a secret parameter names one it is as wide as it may become.
     """
     if isinstance(tool, PlanTool):
         return ()
@@ -146,8 +185,8 @@ def claims_of(
         try:
             said = (
                 tool.claims.claims(arguments, names)
-                if not references.references
-                else tool.claims.widened(arguments, references.parameters, names)
+                if not references.references and not secret
+                else tool.claims.widened(arguments, references.parameters | secret, names)
             )
             own = tuple(dict.fromkeys((*said, *own))) if own else said
         except BadResourceError as error:
@@ -158,12 +197,14 @@ def claims_of(
     return (run, *own) if own else (run,)
 
 
-def _as_written(arguments: Any, asked: Asked, references: Unresolved) -> Any:
+def _as_written(
+    arguments: Any, asked: Asked, references: Unresolved, secret: frozenset[str] = frozenset()
+) -> Any:
     """The arguments for the record, in which escapes stay: whoever resumes reads them again."""
     if not references.escaped or asked.arguments is None:
         return arguments
     return {
-        name: asked.arguments[name] if name in references.escaped else value
+        name: asked.arguments[name] if name in references.escaped - secret else value
         for name, value in arguments.items()
     }
 

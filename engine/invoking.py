@@ -15,6 +15,7 @@ from laneway.engine.failures import stopped
 from laneway.engine.nesting import ORPHANED, holder, inside
 from laneway.engine.plain import NotPlainError, plain
 from laneway.engine.providers.reply import Asked, Reply
+from laneway.engine.secrets.losses import LOST_RESULT
 from laneway.engine.serialise import digest
 from laneway.errors import RunOwnedError, UsageError
 from laneway.facts import TurnSubmitted
@@ -24,6 +25,7 @@ from laneway.outcomes import Code, Failure, Happened, Outcome, Success
 if TYPE_CHECKING:
     from laneway.engine.live import LiveCall
     from laneway.engine.run import Run
+    from laneway.engine.sealing import Secrets
     from laneway.engine.turn import Turn
 
 
@@ -93,7 +95,9 @@ class Nest:
         if self._is_over:
             return stopped(ORPHANED, effect=Effect.READ, entered=False, still_running=False)
         scheduler = self._call.scheduler
-        asked = digest([tool, given])
+        secrets = scheduler.secrets
+        # A digest that is kept would let a short secret be guessed.
+        asked = digest([tool, given if secrets is None else secrets.shown(tool, given)])
         name = f"{self._numbers.prefix}{await self._numbers.of(asked)}"
         run = self._open_run(
             name, mode=scheduler.mode, bound=scheduler.bound, priority=scheduler.priority
@@ -104,11 +108,13 @@ class Nest:
             except RunOwnedError as error:
                 return _still_at_work(tool, error)
             await run.finish()
-            found = next((one for turn in run.turns if (one := _stands(turn, asked))), None)
-            if found is None:
+            turn = next((one for one in run.turns if _stands(one, asked, name, secrets)), None)
+            if turn is None:
                 turn = await run.submit(_reply(tool, given), key=f"{asked}/{self._attempt}")
-                (found,) = turn.outcomes.values()
-        return found
+        (found,) = turn.outcomes.values()
+        if secrets is None:
+            return found
+        return secrets.revealed(f"{name}/{turn.calls[0].id}", found)
 
     @property
     def _is_over(self) -> bool:
@@ -214,13 +220,21 @@ def _reply(tool: str, arguments: dict[str, Any]) -> Reply:
     )
 
 
-def _stands(turn: "Turn", asked: str) -> Outcome | None:
-    """What an earlier attempt's call came to, if that is not to be tried again."""
+def _stands(turn: "Turn", asked: str, run: str, secrets: "Secrets | None") -> Outcome | None:
+    """What an earlier attempt's call came to, if that is not to be tried again.
+
+    What did nothing is tried again, but for what a human has refused: nobody answers twice. So is
+    what a repeat does not hurt, if its result held a secret that nobody has any more.
+    """
     if _asked(turn.key) != asked:
         return None
     (outcome,) = turn.outcomes.values()
     if isinstance(outcome, Failure) and outcome.happened is Happened.NOTHING:
-        return None
+        return outcome if outcome.code is Code.APPROVAL_REJECTED else None
+    call = turn.calls[0]
+    if secrets is not None and call.record.idempotent:
+        told = secrets.revealed(f"{run}/{call.id}", outcome)
+        return None if told is LOST_RESULT else outcome
     return outcome
 
 

@@ -11,7 +11,7 @@ import msgspec
 from laneway.calls import CallRecord, Reason, Referring
 from laneway.claims import Claim
 from laneway.engine.context import Stop
-from laneway.ids import ApprovalId, CallId
+from laneway.ids import ApprovalId, CallId, RunId
 from laneway.outcomes import Outcome
 from laneway.states import State, move
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from laneway.lanes.requests import Request
 
 Successors = Sequence[tuple["LiveCall", Reason]]
+Sources = dict["LiveCall", list[tuple["LiveCall", Reason]]]
 _NO_SUCCESSORS: tuple[()] = ()
 
 
@@ -31,9 +32,9 @@ class LiveCall(msgspec.Struct, eq=False, kw_only=True):
     """A call in the hands of the scheduler.
 
     Invariants: `state` is never behind the journal's view and at most one commit ahead of it;
-    `outcome` is set once, but for an UNCERTAIN one that is settled; `request` is held from the
-    moment of asking for lanes until the body has really stopped; `waits` counts the edges that
-    still lead in.
+    `outcome` is set once, but for an UNCERTAIN one that is settled or taken back; `request` is held
+    from the moment of asking for lanes until the body has really stopped; `waits` counts the edges
+    that still lead in.
     """
 
     record: CallRecord
@@ -44,9 +45,11 @@ class LiveCall(msgspec.Struct, eq=False, kw_only=True):
     scheduler: "Scheduler"
     claims: tuple[Claim, ...]
     arguments: Any
-    """What policy, journal and tool see; references are resolved once the call is ready."""
+    """What policy and journal see; references are resolved once the call is ready."""
     checked: "Checked | None" = None
     """The final arguments as the tool takes them; None while they are not final."""
+    sealed: dict[str, Any] | None = None
+    """The recorded arguments with their secrets, where they have any, or `LOST`."""
     state: State = State.PENDING
     outcome: Outcome | None = None
     waits: int = 0
@@ -60,6 +63,8 @@ class LiveCall(msgspec.Struct, eq=False, kw_only=True):
     stop: Stop | None = None
     """Seen by a tool that asks for its context, once its body is entered."""
     attempt: int = 0
+    origin: "RunId | None" = None
+    """The run in which it was asked for, if this one is a fork of that."""
     due: float = inf
     began: float = 0.0
     """When the body was entered, in monotonic seconds."""
@@ -80,6 +85,12 @@ class LiveCall(msgspec.Struct, eq=False, kw_only=True):
     """What its body has submitted through the engine, and has not ended."""
     flight: "Flight | None" = None
     """What it leads or has joined, as one of several calls that are the same."""
+    probing: bool = False
+    """It is UNCERTAIN and its probe has not answered: all that waits for it still does."""
+    reopened: bool = False
+    """Its probe had it run again, once in this driver's time."""
+    cleared: int = 0
+    """How many of its attempts are known to have done nothing."""
     root: "LiveCall | None" = None
     """Whose end it was skipped for: the first in the chain of calls that did not succeed."""
 
@@ -142,6 +153,7 @@ class LiveTurn:
         "by_name",
         "calls",
         "closed",
+        "closing",
         "context",
         "due",
         "humans",
@@ -151,12 +163,14 @@ class LiveTurn:
         "number",
         "open",
         "parked",
+        "probing",
         "quiet",
         "referring",
         "rests",
         "scheduler",
         "seats",
         "seq",
+        "sources",
         "uncertain",
         "withdrawn",
         "within",
@@ -187,6 +201,10 @@ class LiveTurn:
         """Open calls that are AWAITING_APPROVAL."""
         self.uncertain = 0
         """UNCERTAIN calls: while there is one, what needs it stays PENDING."""
+        self.probing = 0
+        """UNCERTAIN calls whose probe has not answered."""
+        self.closing = False
+        """Every outcome is to be final: what is UNCERTAIN stays so."""
         self.admitting = True
         self.parked = False
         """An earlier driver left it and nobody has resumed it: decided things wait for that."""
@@ -200,6 +218,8 @@ class LiveTurn:
         self.left_seconds = inf
         self.seq = 0
         """Of the last fact that ended something in the turn, kept or on its way."""
+        self.sources: Sources | None = None
+        """The edges into each call, once somebody has had to ask for them."""
         self.quiet: list[asyncio.Future[None]] = []
         """Who waits until nothing moves by itself any more."""
 
@@ -220,7 +240,7 @@ class LiveTurn:
     @property
     def is_quiet(self) -> bool:
         """Whether nothing of the turn moves by itself any more."""
-        return not self.active and not self.admitting
+        return not (self.active or self.admitting or self.probing)
 
     def expired(self) -> None:
         """The turn as a whole has taken too long."""

@@ -8,10 +8,14 @@ is known from a context variable, so that it holds for every way to the engine: 
 """
 
 import asyncio
+from contextlib import suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from laneway.engine.failures import Told, cancelled
+from laneway.errors import JournalError
+from laneway.facts import ChildEntered
+from laneway.ids import RunId
 from laneway.outcomes import Code
 from laneway.states import State
 
@@ -46,6 +50,23 @@ def _of(services: "Services", call: "LiveCall | None") -> "LiveCall | None":
     while call is not None and call.scheduler.services is not services:
         call = call.turn.within  # Another engine's, which was called from a body of this one.
     return call
+
+
+def note_child(run: RunId, services: "Services") -> bool:
+    """Write into the run of a call that its body enters a run, with whatever is written next.
+
+    Returns:
+        Whether the running code is part of a call.
+    """
+    call = holder(services)
+    if call is None:
+        return False
+    log = call.scheduler.log
+    view = log.view.calls.get(call.id)
+    if view is None or run not in view.children:
+        with suppress(JournalError):  # Of a run that has been left nothing more is written.
+            services.journal.post(log, [ChildEntered(call=call.id, run=run)])
+    return True
 
 
 def take_in(turn: "LiveTurn") -> Told | None:

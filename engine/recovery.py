@@ -1,19 +1,25 @@
 """A run that another driver left: what its running calls came to, and its open turn made live.
 
 A recorded outcome stays. What was running is run again only where that is safe: it changes
-nothing, or is idempotent. Otherwise nobody saw its end, and it is UNCERTAIN.
+nothing, or is idempotent. Otherwise nobody saw its end, and it is UNCERTAIN, until a probe of its
+tool or a human says what became of it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from laneway.calls import Reason
+from laneway.claims import Access
 from laneway.engine.failures import lost
+from laneway.engine.handing_on import hand_on_again
 from laneway.engine.live import LiveCall, LivePlan, LiveTurn
 from laneway.engine.planning import PlanTool, plan_tool
+from laneway.engine.sealing import LOST
+from laneway.engine.secrets.marks import holds_mark
 from laneway.facts import AttemptEnded, CallEnded, Fact, HolderStopped
 from laneway.ids import CallId
 from laneway.journal.fold import CallView, RunView, TurnView
+from laneway.outcomes import Code, Failure, Happened
 from laneway.states import State
 
 if TYPE_CHECKING:
@@ -22,21 +28,65 @@ if TYPE_CHECKING:
 DIED = "the process that drove the run ended"
 
 
-def found_out(view: RunView) -> list[Fact]:
-    """What a new driver knows of the old one's running calls, as facts."""
+def found_out(view: RunView, held: Collection[CallId] = ()) -> list[Fact]:
+    """What a new driver knows of the old one's running calls, as facts.
+
+    Args:
+        view: of the run.
+        held: calls of which processes are still running, and hold their claims.
+    """
     facts: list[Fact] = []
     for call in view.calls.values():
-        if call.stuck:
+        if call.stuck and call.id not in held:
             facts.append(HolderStopped(call=call.id, late=DIED))
         if call.state is not State.RUNNING:
             continue
         record = call.record
-        if record.effect.changes_nothing or record.idempotent:
+        if is_safe(call) and (call.id not in held or _excludes_itself(call)):
             facts.append(AttemptEnded(call=call.id, attempt=call.attempt, cause=DIED))
         else:
             failure = lost(record.tool, DIED[0].upper() + DIED[1:])
-            facts.append(CallEnded(call=call.id, state=State.UNCERTAIN, outcome=failure))
+            stopped = call.id not in held
+            facts.append(
+                CallEnded(call=call.id, state=State.UNCERTAIN, outcome=failure, stopped=stopped)
+            )
+    if view.lossy and view.open_turn is not None:
+        facts += _given_up(view.open_turn)
     return facts
+
+
+def is_safe(call: CallView) -> bool:
+    """Whether it makes no difference if a call is run twice."""
+    return call.record.effect.changes_nothing or call.record.idempotent
+
+
+def _excludes_itself(call: CallView) -> bool:
+    """Whether a second body of a call would have to wait for what is left of the first."""
+    claims = call.claims or call.record.claims
+    return call.record.effect.changes_nothing or any(
+        claim.access is Access.EXCLUSIVE for claim in claims
+    )
+
+
+def _given_up(turn: TurnView) -> list[Fact]:
+    """End what may have run, behind the last fact that is left, and must not run twice."""
+    return [
+        CallEnded(call=call.id, state=State.FAILED, outcome=_may_have_run(call.record.tool))
+        for call in turn.calls
+        if call.outcome is None and call.state is not State.RUNNING and not is_safe(call)
+    ]
+
+
+def _may_have_run(tool: str) -> Failure:
+    return Failure(
+        code=Code.OUTCOME_UNKNOWN,
+        message=(
+            f"A part of the journal is lost, so nobody knows whether {tool} was run. It may or may "
+            "not have happened."
+        ),
+        happened=Happened.UNKNOWN,
+        hint="Find out whether it happened before asking again.",
+    )
 
 
 def revive(view: TurnView, scheduler: "Scheduler") -> LiveTurn:
@@ -56,6 +106,7 @@ def revive(view: TurnView, scheduler: "Scheduler") -> LiveTurn:
         if live.plan is not None:
             live.plan.names = {*live.plan.by_name, *scheduler.earlier}
     _wire(view, by_id, overtake=scheduler.services.overtake)
+    hand_on_again(turn, ((by_id[e.source], by_id[e.target], e.reason) for e in view.edges))
     turn.names = {*turn.by_name, *scheduler.earlier}
     turn.open = sum(call.outcome is None for call in turn.calls)
     turn.active = sum(
@@ -81,6 +132,9 @@ def _revive_call(view: CallView, turn: LiveTurn, scheduler: "Scheduler") -> Live
         state=view.state,
         outcome=view.outcome,
         attempt=view.attempt,
+        origin=view.origin,
+        sealed=LOST if holds_mark(record.arguments) else None,
+        cleared=view.cleared,
         rule=view.rule,
     )
     if view.approval is not None:
@@ -109,7 +163,8 @@ def _wire(view: TurnView, by_id: Mapping[CallId, LiveCall], *, overtake: bool) -
         passed = (
             overtake and edge.reason is Reason.CONFLICT and source.state is State.AWAITING_APPROVAL
         )
-        if over or passed:
-            continue
-        target.waits += 1
-        source.successors = [*source.successors, (target, edge.reason)]
+        if over and edge.reason.carries_failure and source.state is not State.SUCCEEDED:
+            over = target.outcome is not None  # Else it is skipped once somebody resumes.
+        if not (over or passed):
+            target.waits += 1
+            source.successors = [*source.successors, (target, edge.reason)]

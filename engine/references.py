@@ -17,6 +17,8 @@ import msgspec
 
 from laneway.calls import Referring
 from laneway.engine.kinds import is_list, is_object
+from laneway.engine.secrets.losses import lost_reference
+from laneway.engine.secrets.marks import MARK, holds_mark
 from laneway.outcomes import Code, Failure
 
 Path = tuple[str | int, ...]
@@ -130,6 +132,7 @@ def resolve(
     referring: Referring,
     *,
     literal: Collection[str] = (),
+    marks: bool = False,
 ) -> dict[str, Any] | Failure:
     """Put the results in place of the references, in one pass: what is put in is not read again.
 
@@ -139,10 +142,11 @@ def resolve(
         value_of: the JSON value of a named call that has succeeded.
         referring: as for `find`; a strict one also unwraps `$${` around a name that no call has.
         literal: as for `find`.
+        marks: let the marks of secrets through; else a reference to one leads nowhere.
     """
     if referring is Referring.LITERAL:
         return dict(arguments)
-    filling = _Filling(names, value_of, referring)
+    filling = _Filling(names, value_of, referring, marks=marks)
     try:
         return {
             parameter: value if parameter in literal else filling.fill(value)
@@ -154,6 +158,8 @@ def resolve(
             message=str(error),
             hint="Look at the result of that call, and refer to a field that it has.",
         )
+    except _LostError as error:
+        return lost_reference(str(error))
 
 
 def steps(path: str) -> Path | None:
@@ -212,6 +218,19 @@ def _written(path: object) -> str:
     return text if not text or text[0] in ".[" else f".{text}"
 
 
+def is_reference(value: Any, names: Collection[str], referring: Referring) -> bool:
+    """Whether a value is one reference to a call of such a name, and nothing else."""
+    if referring is Referring.LITERAL:
+        return False
+    if isinstance(value, str):
+        mention = OPENING.fullmatch(value)
+        if mention is None or mention[1]:
+            return False
+        source = split(mention[2].strip(), names)[0]
+        return source in names and (referring.strict or _is_an_id(source))
+    return is_object(value) and is_whole(value) and str(value[WHOLE]) in names
+
+
 def _is_an_id(name: str) -> bool:
     """Whether a model's text can only mean a call by it.
 
@@ -225,10 +244,20 @@ class _NoSuchFieldError(Exception):
     pass
 
 
+class _LostError(Exception):
+    pass
+
+
 class _Filling:
     def __init__(
-        self, names: Collection[str], value_of: Callable[[str], Any], referring: Referring
+        self,
+        names: Collection[str],
+        value_of: Callable[[str], Any],
+        referring: Referring,
+        *,
+        marks: bool = False,
     ) -> None:
+        self._marks = marks
         self._names = names
         self._value_of = value_of
         self._strict = referring.strict
@@ -265,10 +294,20 @@ class _Filling:
                 value = value[0]
                 walked += "[0]"
             if not _has(value, step):
+                if self._marks and _is_mark(value):
+                    return value
+                if _is_mark(value):
+                    raise _LostError(_shortened(f"${{{source}{path}}}"))
                 raise _NoSuchFieldError(_missing(source, path, walked, step, value))
             value = value[step]
             walked += f"[{step}]" if isinstance(step, int) else f".{step}"
+        if not self._marks and holds_mark(value):
+            raise _LostError(_shortened(f"${{{source}{path}}}"))
         return value
+
+
+def _is_mark(value: object) -> bool:
+    return value == MARK
 
 
 def _has(value: Any, step: str | int) -> bool:

@@ -8,18 +8,25 @@ from typing import TYPE_CHECKING, Any, Self
 
 from laneway.engine import admission
 from laneway.engine.explain import Explanation, explain
-from laneway.engine.failures import WITHDRAWN, Told, cancelled, found_failed
+from laneway.engine.failures import WITHDRAWN, Told, cancelled
+from laneway.engine.holdovers import end_holdovers, hold_for
+from laneway.engine.leftovers import end_left, is_over
 from laneway.engine.live import LiveCall, LiveTurn
-from laneway.engine.plain import NotPlainError, plain, whole_text
+from laneway.engine.nesting import note_child
+from laneway.engine.plain import whole_text
 from laneway.engine.providers import parse
 from laneway.engine.providers.reply import Reply
 from laneway.engine.providers.say import said_by_host
 from laneway.engine.questions import open_questions, question_named
 from laneway.engine.recovery import found_out, revive
-from laneway.engine.results import text_of
+from laneway.engine.repeated import see_that_same
 from laneway.engine.scheduler import Scheduler
-from laneway.engine.step import bound_digest
-from laneway.engine.turn import Turn, asked_for, conversation, host_name, open_names
+from laneway.engine.sealing import see_no_secret
+from laneway.engine.secrets.alike import alike
+from laneway.engine.setting import changes_since
+from laneway.engine.settling import UNSAID, as_json, finding, settlement, told_already
+from laneway.engine.step import bound_digest, may_run_again
+from laneway.engine.turn import Turn, asked_for, conversation, open_names
 from laneway.errors import (
     EngineBusyError,
     EngineClosedError,
@@ -31,12 +38,12 @@ from laneway.errors import (
     UnknownCallError,
     UsageError,
 )
-from laneway.facts import ApprovalAnswered, CallSettled, Fact, MessageSaid, RunOpened, RunTaken
+from laneway.facts import ApprovalAnswered, Fact, HostNoted, MessageSaid, Row, RunOpened, RunTaken
 from laneway.ids import RunId
 from laneway.journal.fold import ApprovalView, CallView, RunView, TurnView, fold
 from laneway.journal.lease import this_driver
 from laneway.journal.writer import RunLog
-from laneway.outcomes import Failure, Happened, Success
+from laneway.outcomes import Failure
 from laneway.policies.approvals import Standing, standing
 from laneway.states import State
 
@@ -70,6 +77,8 @@ class Run:
         self._settings = as_json(settings, f"settings= of run {name!r}")
         self._scheduler: Scheduler | None = None
         self._submitting = False
+        self._parents: list[CallView] = []
+        """Calls that an earlier driver left, with runs below them that may be open."""
 
     # Coming and going
 
@@ -80,31 +89,48 @@ class Run:
             RunOwnedError: another living process drives it, or this one already does.
             DamagedJournalError: its facts cannot be read.
             EngineBusyError: the engine serves another event loop.
+            UsageError: a tool needs something from the host that is not bound, or the settings of
+                the run hold a secret of the host's, which would be written down with them.
         """
         services = self._engine.services
         if services.loop is not asyncio.get_running_loop():
             raise EngineBusyError
-        services.tools.require_bound({**self._engine.bound, **self._bound})
+        bound = {**self._engine.bound, **self._bound}
+        services.tools.require_bound(bound)
+        see_no_secret(self._name, self._settings, bound, services.tools)
         driver = this_driver()
         rows = await services.journal.take(self._name, driver)
         log = RunLog(RunView(self._name), self._broken)
         try:
             log = RunLog(fold(self._name, rows), self._broken)
             services.journal.attach(log)
-            await self._take_up(log)
+            await self._take_up(log, rows)
         except BaseException:
             await uncancelled(asyncio.ensure_future(services.journal.leave(log)))
             raise
         return self
 
-    async def _take_up(self, log: RunLog) -> None:
+    async def _take_up(self, log: RunLog, rows: Sequence[Row]) -> None:
         services = self._engine.services
         view = log.view
         mode = self._mode or view.mode
         services.policy.mode(mode)
         opening: list[Fact]
+        nested = note_child(self._name, services)
+        # What a run within a call is driven with is in the run of that call.
+        setting = None if nested else services.setting
+        ended, stuck = await end_holdovers(view, rows, services)
+        held = {one.call.id for one in stuck if one.run == view.run}
         if view.seq:
-            opening = [RunTaken(driver=this_driver(), mode=mode), *found_out(view)]
+            taken = RunTaken(
+                driver=this_driver(),
+                mode=mode,
+                setting=None if setting == view.setting else setting,
+                changes=() if setting is None else changes_since(view, setting),
+            )
+            opening = [taken, *found_out(view, held), *ended]
+            last = view.turns[-1:]
+            self._parents = [call for turn in last for call in turn.calls if call.children]
         else:
             opening = [
                 RunOpened(
@@ -113,6 +139,7 @@ class Run:
                     mode=mode,
                     resume_with=self._resume_with,
                     settings=self._settings,
+                    setting=setting,
                 )
             ]
         await services.journal.keep(log, opening)
@@ -124,6 +151,8 @@ class Run:
             serial=not self._parallel,
             priority=self._priority,
         )
+        for one in stuck:
+            hold_for(one, scheduler)
         services.durations.learn_from(view)
         for turn in view.turns:
             if turn.closed:
@@ -163,6 +192,15 @@ class Run:
     def view(self) -> RunView:
         """The state of the run, folded from the facts that have been kept so far."""
         return self._entered.log.view
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """What has changed since the driver before, in a sentence each.
+
+        Only what concerns the run: tools that its calls asked for, the policy, the limits of lanes
+        that they take.
+        """
+        return self.view.changes
 
     @property
     def turns(self) -> Sequence[Turn]:
@@ -224,6 +262,7 @@ class Run:
             PayloadError: the answer cannot be read.
             PlanError: it has faults, and `strict` was asked for; nothing was run.
             OpenTurnError: the previous turn has not ended.
+            ChangedReplyError: an answer of this key is recorded, with other calls.
             EngineClosedError: the run or the engine was left while the answer waited for room in a
                 lane (docs/lanes.md); nothing of it was taken in.
             JournalError: nothing can be written down; nothing further is begun.
@@ -303,6 +342,19 @@ class Run:
         await scheduler.services.journal.keep(scheduler.log, [MessageSaid(message=told)])
         return self.history()
 
+    async def note(self, note: Any) -> None:
+        """Write something down for whoever reads the journal; the model never sees it.
+
+        Args:
+            note: anything that can be told in JSON.
+
+        Raises:
+            UsageError: it cannot; nothing was written.
+        """
+        scheduler = self._live
+        said = HostNoted(note=as_json(note, "a note"))
+        await scheduler.services.journal.keep(scheduler.log, [said])
+
     async def approve(self, name: str, *, by: str = "", reason: str = "") -> None:
         """Let a call run that waits for a human.
 
@@ -380,52 +432,47 @@ class Run:
         await scheduler.kept()
 
     async def settle(
-        self, name: str, *, value: Any = None, failure: str = "", by: str = ""
+        self,
+        name: str,
+        *,
+        value: Any = UNSAID,
+        failure: str = "",
+        again: bool = False,
+        by: str = "",
     ) -> None:
         """Say what a call came to whose effect is unknown, found out by other means.
 
         While its turn is open, an UNCERTAIN call moves on. Afterwards its outcome stays as it is:
         the settlement is a fact of its own, and the model is told of it in a note behind the turns
-        so far.
+        so far. Runs that a crash left open below the call are ended.
 
         Args:
             name: the provider's id of the call or Laneway's.
-            value: its result, if it did happen.
+            value: its result, if it did happen; exactly one of this, `failure` and `again`.
             failure: what went wrong, if it did not happen.
+            again: it did nothing, and is to run again: only while it is UNCERTAIN and its turn
+                open.
             by: who says so.
 
         Raises:
             UnknownCallError: the run has no such call whose effect is unknown and not settled.
-            UsageError: the value cannot be told in JSON; nothing was written.
+            UsageError: not exactly one thing was said; the value cannot be told in JSON; it is to
+                run again and its outcome is final. Nothing was written.
         """
         scheduler = self._live
-        found = settled(name, value, failure)
+        found = finding(name, value=value, failure=failure, again=again)
         call = self._live_call(name)
-        if call is not None and call.state is State.UNCERTAIN and not call.turn.closed:
-            if call.part_of is not None and call.part_of.call.outcome is not None:
-                told = settlement_note(call.path, call.record.tool, found)
-                scheduler.services.journal.post(scheduler.log, [MessageSaid(message=told)])
+        if call is None or call.state is not State.UNCERTAIN or call.turn.closed:
+            said = settlement(self.view, name, found, whole_text(by))
+            await scheduler.services.journal.keep(scheduler.log, said)
+        elif found is not None:
             scheduler.settle(call, found, whole_text(by))
             await scheduler.kept()
-            return
-        unknown = self._unknown(name)
-        said = CallSettled(call=unknown.id, outcome=found, by=whole_text(by))
-        path = host_name(unknown, self.view.calls)
-        note = MessageSaid(message=settlement_note(path, unknown.record.tool, found))
-        await scheduler.services.journal.keep(scheduler.log, [said, note])
-
-    def _unknown(self, name: str) -> CallView:
-        """Find the last call of that name whose effect is unknown, and is not settled yet."""
-        for call in reversed(self.view.calls.values()):
-            outcome = call.outcome
-            if (
-                name in (call.id, host_name(call, self.view.calls))
-                and isinstance(outcome, Failure)
-                and outcome.happened is Happened.UNKNOWN
-                and call.settled is None
-            ):
-                return call
-        raise UnknownCallError(self._name, name, "whose effect is unknown")
+        else:
+            see_that_reopens(call)
+            scheduler.reopen(call, whole_text(by))
+            await scheduler.kept()
+        await self._end_left()
 
     # Within
 
@@ -451,11 +498,12 @@ class Run:
         if key:
             for view in turns:
                 if view.key == key:
+                    see_that_same(reply, view, self._live)
                     return Turn(self, view)
             return None
         last = turns[-1] if turns else None
         same = last is not None and reply.key and last.key == reply.key
-        if last is not None and same and last.message == reply.message:
+        if last is not None and same and alike(last.message, reply.message):
             return Turn(self, last)
         return None
 
@@ -502,6 +550,7 @@ class Run:
             await self._stop(turn)
             raise
         scheduler.let_interrupt_out()
+        await self._end_left()
 
     async def _stop(self, turn: LiveTurn) -> None:
         """Cancel a turn for somebody who is cancelled, and so is to hear of nothing else."""
@@ -521,11 +570,21 @@ class Run:
             if turn.open == before and not turn.closed:
                 scheduler.failed(RuntimeError(f"{turn.open} calls wait for nothing that will end"))
 
+    async def _end_left(self) -> None:
+        """End what a crash left open below calls whose outcome is final."""
+        over = [call for call in self._parents if is_over(self.view, call)]
+        if over:
+            self._parents = [call for call in self._parents if call not in over]
+            runs = [run for call in over for run in call.children]
+            services = self._entered.services
+            ending = end_left(services.journal, services.clock, runs)
+            await uncancelled(asyncio.ensure_future(ending))
+
 
 STOPPED_WAITING: Told = cancelled("whoever waited for the turn was cancelled")
 
 
-async def uncancelled(task: "asyncio.Future[None]") -> None:
+async def uncancelled(task: "asyncio.Future[Any]") -> None:
     """Wait for work that must not be cut short; a cancellation is passed on when it is done."""
     interruption: asyncio.CancelledError | None = None
     while not task.done():
@@ -546,6 +605,22 @@ def remember(turn: TurnView, scheduler: Scheduler) -> None:
         scheduler.earlier[call.record.provider_id] = call
 
 
+def see_that_reopens(call: LiveCall) -> None:
+    """See that an UNCERTAIN call can be run again.
+
+    Raises:
+        UsageError: its outcome is being made final, or its plan has told what became of it.
+    """
+    if call.turn.closing:
+        raise UsageError(
+            f"call {call.path!r} is not run again: its turn is being closed, so that its outcome "
+            "is final; say what it came to (value=, failure=)"
+        )
+    if not may_run_again(call):
+        assert call.part_of is not None
+        raise told_already(call.scheduler.log.view.run, call.path, call.part_of.call.id)
+
+
 def fault_lines(coming: admission.Admission) -> list[str]:
     """Name every fault of a plan, each with its call."""
     calls = coming.turn.calls
@@ -554,30 +629,3 @@ def fault_lines(coming: admission.Admission) -> list[str]:
         for at, ended in sorted(coming.faults.items())
         if isinstance(ended.outcome, Failure)
     ]
-
-
-def settled(name: str, value: Any, failure: str) -> Success | Failure:
-    """The outcome that somebody found out."""
-    if failure:
-        return found_failed(whole_text(failure))
-    return Success(value=as_json(value, f"what {name} came to"))
-
-
-def settlement_note(name: str, tool: str, found: Success | Failure) -> str:
-    """Tell the model what an unknown effect came to, when its result has been settled already."""
-    told = f"it did happen, with the result: {text_of(found)}"
-    if isinstance(found, Failure):
-        told = found.message
-    return f"[Note on the call {name} of {tool}: {told}]"
-
-
-def as_json(value: object, what: str) -> Any:
-    """A host's value as the JSON that the journal keeps.
-
-    Raises:
-        UsageError: it cannot be told in JSON; `what` says what it is.
-    """
-    try:
-        return plain(value)
-    except NotPlainError as error:
-        raise UsageError(f"{what} cannot be kept as JSON: {error}") from None

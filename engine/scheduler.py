@@ -12,6 +12,7 @@ from math import inf
 from typing import Any, TypeVar
 
 from laneway.engine.admission import Admission, alone, beside, complete
+from laneway.engine.asking import Probes
 from laneway.engine.bodies import INTERRUPTED, Bodies
 from laneway.engine.failures import (
     APPROVAL_EXPIRED,
@@ -23,15 +24,17 @@ from laneway.engine.failures import (
 )
 from laneway.engine.live import LiveCall, LiveTurn
 from laneway.engine.nesting import take_in
+from laneway.engine.probing import Found
+from laneway.engine.sealing import secrets_of
 from laneway.engine.seats import seats_of
 from laneway.engine.services import Services
 from laneway.engine.step import Step
 from laneway.errors import EngineClosedError, EngineFaultError, JournalError, LanewayError
-from laneway.facts import ApprovalAnswered, CallSettled
+from laneway.facts import ApprovalAnswered
 from laneway.journal.fold import CallView
 from laneway.journal.writer import RunLog
 from laneway.lanes.requests import Request
-from laneway.outcomes import Failure, Outcome, succeeded
+from laneway.outcomes import Failure, Outcome
 from laneway.states import State
 
 T = TypeVar("T")
@@ -70,6 +73,8 @@ class Scheduler:
         self.log = log
         self.mode = mode
         self.bound = bound
+        self.secrets = log.secrets = secrets_of(services, bound)
+        """Of the run; None if nothing in it is secret."""
         self.serial = serial
         self.priority = priority
         self.beside_in_run = beside(log.view.run)
@@ -87,6 +92,7 @@ class Scheduler:
         """All of it has stopped, or is parked: nobody needs to wait for anything any more."""
         self.interrupt: KeyboardInterrupt | None = None
         self.bodies = Bodies(self)
+        self.probes = Probes(self)
 
     def complete(self, call: LiveCall) -> Failure | None:
         """Resolve a ready call's references, and check what comes of it."""
@@ -159,6 +165,8 @@ class Scheduler:
         refusal = self._nest(turn)
         found = [(call, call.state) for call in turn.calls if call.outcome is None]
         step = Step(self)
+        if refusal is None and not self._begins_nothing:
+            self._find_out(turn, step)
         try:
             for at, (call, state) in enumerate(found):
                 if at and not at % SLICE:
@@ -177,6 +185,19 @@ class Scheduler:
             self.post(step)
             if refusal is not None:
                 self.cancel(turn.calls, refusal)
+
+    def _find_out(self, turn: LiveTurn, step: Step) -> None:
+        """Ask what became of calls whose end nobody saw, before anything goes on behind them.
+
+        Of one that was found to have failed while nobody drove the run, skip what needs it.
+        """
+        for call in turn.calls:
+            if call.state is State.UNCERTAIN:
+                step.ask_probe(call)
+            elif call.outcome is not None and call.state is not State.SUCCEEDED:
+                step.skip_dependents(call)
+        step.hold(step.probes)
+        step.drain()
 
     def _resume(self, call: LiveCall, step: Step) -> None:
         if call.state is not State.PENDING and not step.take_up(call):
@@ -200,6 +221,10 @@ class Scheduler:
         for call in affected:
             call.told = told
         step = Step(self)
+        for call in meant:
+            if call.probing:  # What was cancelled does not run again, whatever a probe says.
+                self.probes.forget(call)
+                step.probed(call, Found.unknown(told.message))
         for call in affected:
             if call.state is not State.RUNNING:
                 step.end_unstarted(call, told)
@@ -229,19 +254,36 @@ class Scheduler:
 
     def settle(self, call: LiveCall, outcome: Outcome, by: str) -> None:
         """Somebody found out what an UNCERTAIN call came to, while its turn is open."""
+        self.probes.forget(call)
         step = Step(self)
-        step.facts.append(CallSettled(call=call.id, outcome=outcome, by=by))
-        call.move(State.SUCCEEDED if succeeded(outcome) else State.FAILED)
-        call.outcome = outcome
-        call.turn.uncertain -= 1
-        step.free(call)
-        step.turns.append(call.turn)
+        step.leave_probe(call)
+        step.settle(call, outcome, by)
+        self.post(step)
+
+    def reopen(self, call: LiveCall, by: str) -> None:
+        """Somebody found out that an UNCERTAIN call did nothing: it runs again."""
+        self.probes.forget(call)
+        step = Step(self)
+        step.leave_probe(call)
+        step.reopen(call, by)
+        self.post(step)
+
+    def probed(self, call: LiveCall, found: Found) -> None:
+        """The probe of a call has answered."""
+        self._happens(lambda call: self._probed(call, found), call)
+
+    def _probed(self, call: LiveCall, found: Found) -> None:
+        if self._begins_nothing:
+            return  # Whoever takes the run up asks again.
+        step = Step(self)
+        step.probed(call, found)
         self.post(step)
 
     def close(self, turn: LiveTurn) -> None:
         """Make every outcome of a quiet turn final: what still waits for an unknown is skipped."""
         step = Step(self)
         turn.uncertain = 0
+        turn.closing = True
         for call in turn.calls:
             if call.state is State.UNCERTAIN:
                 step.skip_dependents(call)
@@ -276,6 +318,7 @@ class Scheduler:
     async def leave(self) -> None:
         """Stop everything that runs, park what waits, and see it all written down."""
         self.leaving = True
+        self.probes.close()
         self.services.controls.call_in(self)
         broken_before = self.log.broken is not None
         turn = self.turn
@@ -291,6 +334,7 @@ class Scheduler:
             self.services.deadlines.forget(turn)
         try:
             await self.bodies.stopped()
+            await self.probes.stopped()
             # Whoever was in the run has been told that it broke; the run may have been left by its
             # host meanwhile, while the engine is left.
             if not broken_before and not self.left:
@@ -394,6 +438,7 @@ class Scheduler:
     def broken(self, error: JournalError) -> None:
         """No fact can be kept any more: begin nothing, stop what runs, tell who waits."""
         self.services.controls.call_in(self)
+        self.probes.close()
         turn = self.turn
         if turn is None:
             return
@@ -425,7 +470,7 @@ class Scheduler:
                 self._start_early(step)
             for turn in step.turns:
                 turn.seq = self.log.seq + len(step.facts)
-            if step.starts or step.turns:
+            if step.starts or step.turns or step.probes:
                 self.services.journal.post(
                     self.log, step.facts, lambda error: self._kept(step, error)
                 )
@@ -451,6 +496,8 @@ class Scheduler:
             return
         for call in step.starts:
             self.bodies.launch(call)
+        for call in step.probes:
+            self.probes.ask(call)
         for turn in step.turns:
             if turn.quiet and self._is_quiet(turn):
                 self._wake(turn, None)

@@ -12,6 +12,7 @@ from laneway.engine.durations import Durations
 from laneway.engine.threads import ToolThreads
 from laneway.engine.tools import Toolset
 from laneway.errors import UsageError
+from laneway.facts import Setting
 from laneway.journal.writer import Journal
 from laneway.lanes.lane import Joined
 from laneway.lanes.names import Names
@@ -51,6 +52,8 @@ class Limits:
     """Stuck threads that are replaced; beyond, they count against `tool_threads`."""
     back_off_seconds: float = 1.0
     """The first pause between two attempts; doubles, up to 60 s, give or take 20 %."""
+    probe_seconds: float = 30.0
+    """A probe that is asked what became of a call; at most `tool_threads` of a run are at once."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant.
@@ -86,6 +89,8 @@ class Services:
     """The lanes that calls join for their tool, run or risk."""
     controls: "Lanes" = field(init=False)
     """Of the lanes, for the host; pauses, drains, rates and back-pressure."""
+    setting: Setting
+    """What the host brought along, as the journal keeps it."""
     names: Names
     clock: Clock
     threads: ToolThreads

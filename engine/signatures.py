@@ -22,6 +22,7 @@ from laneway.engine.checking import Faults, Fit, at, met
 from laneway.engine.closing import closed
 from laneway.engine.docstrings import parameters as described
 from laneway.engine.plain import NotPlainError, plain
+from laneway.engine.secrets.hints import of_hint
 from laneway.engine.unwrapping import unwrapped
 from laneway.errors import ToolError
 
@@ -166,6 +167,7 @@ class _Validator:
         shape = cast("Any", TypedDict)(tool, fields)
         shape.__pydantic_config__ = ConfigDict(extra="forbid")
         self.adapter: TypeAdapter[dict[str, Any]] = TypeAdapter(shape)
+        self._secret = {name for name, hint in hints.items() if of_hint(hint) is not None}
         validate: Callable[..., Any] = self.adapter.validator.validate_json
         if closed:
             validate = partial(validate, extra="forbid")
@@ -178,8 +180,8 @@ class _Validator:
         """Fit with coercions; the canonical arguments say what the coerced ones became.
 
         What became something that JSON cannot say, or that would become something else if it were
-        read again, stays as sent. So does all that needed no coercion: a secret, as pydantic
-        writes it, would be asterisks.
+        read again, stays as sent. So does all that needed no coercion, and what holds a secret,
+        which pydantic would write as asterisks.
 
         Raises:
             ValidationError: they do not fit even so.
@@ -201,7 +203,8 @@ class _Validator:
         try:
             self.validate(_ENCODE(arguments), strict=True)
         except ValidationError as error:
-            return {str(fault["loc"][0]) for fault in error.errors(include_url=False)}
+            told = error.errors(include_url=False)
+            return {str(fault["loc"][0]) for fault in told} - self._secret
         return set()
 
     def _written(self, values: dict[str, Any], names: set[str]) -> dict[str, Any]:

@@ -69,8 +69,16 @@ class Declarations(TypedDict, total=False):
     """Parameters in which `${…}` is text, such as a shell command."""
     bound: Collection[str]
     """Parameters that the host sets and the model never sees."""
+    secret: Collection[str]
+    """Fields of arguments, and of the result behind `return`, that are never written down:
+    `password`, `login.pin`, `return.token`; lists are passed through, `*` is any field. Fields of
+    types that say so themselves need not be named (docs/journal.md)."""
     version: str
     """Of the tool's behaviour: a result recorded under another version is not shared or reused."""
+    reconcile: Callable[..., Any] | None
+    """Asks the outside world what became of a call whose end nobody saw: gets its ToolContext, or
+    arguments by name, or both, and answers with a `Found`. A repeat is left to it, so it must
+    know the call by its idempotency key or by what it did (docs/journal.md)."""
 
 
 class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,10 +109,16 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The function blocks: it runs in a thread."""
     literal: frozenset[str] = frozenset()
     bound: frozenset[str] = frozenset()
+    secret_bound: frozenset[str] = frozenset()
+    """Those of `bound` whose values are found nowhere in what the tool says."""
+    secret: frozenset[str] = frozenset()
+    """Paths of secret fields, as declared."""
     version: str = ""
     """Digest of schema, declarations and the declared version."""
     importable: str = ""
     """`module:qualname` of the function, or empty."""
+    reconcile: str = ""
+    """The probe, by name; `Tool.probe` asks it."""
 
 
 def spec_of(callee: Callee, schema: dict[str, Any], said: Declarations) -> ToolSpec:
@@ -121,6 +135,12 @@ def spec_of(callee: Callee, schema: dict[str, Any], said: Declarations) -> ToolS
             raise ToolError(name, f"{word}={said.get(word)!r} is neither True nor False")
     if effect is not None and effect.changes_nothing and idempotent is False:
         raise ToolError(name, f"a {effect} tool changes nothing, so it is idempotent; say neither")
+    if effect is not None and effect.changes_nothing and said.get("reconcile") is not None:
+        raise ToolError(
+            name,
+            f"a {effect} tool changes nothing, so a probe has nothing to find out; leave "
+            "reconcile= out",
+        )
     claims = said.get("claims")
     parameters = {*schema.get("properties", ()), *callee.parameters}
     literal, bound = frozenset(said.get("literal", ())), bound_of(callee, said)
@@ -149,7 +169,10 @@ def spec_of(callee: Callee, schema: dict[str, Any], said: Declarations) -> ToolS
         sync=callee.sync,
         literal=literal,
         bound=bound,
+        secret_bound=bound - callee.shown,
+        secret=frozenset(said.get("secret", ())),
         importable=callee.importable,
+        reconcile=_name_of(said.get("reconcile")),
     )
     return msgspec.structs.replace(spec, version=_version(spec, said.get("version", "")))
 
@@ -247,5 +270,6 @@ def _version(spec: ToolSpec, declared: str) -> str:
             spec.strict,
             *([spec.effect_of] if spec.effect_of else []),
             *([["risk", spec.risk]] if spec.risk else []),
+            *([["secret", sorted(spec.secret)]] if spec.secret else []),
         ]
     )[:16]

@@ -18,28 +18,37 @@ from laneway.engine.failures import (
     asks_now,
     deadlocked,
     exception_text,
+    found_failed,
     lane_full,
     skipped,
     stopped,
 )
 from laneway.engine.flights import join, part
+from laneway.engine.handing_on import hand_on
 from laneway.engine.live import LiveCall, LiveTurn
 from laneway.engine.nesting import permit
+from laneway.engine.probing import Finding, Found
+from laneway.engine.sealing import outcome_of
 from laneway.engine.services import THREAD, Services
+from laneway.engine.settling import settlement_note
 from laneway.facts import (
     ApprovalAsked,
     CallEnded,
     CallJoined,
+    CallProbed,
     CallQueued,
+    CallReopened,
+    CallSettled,
     CallStarted,
     Fact,
+    MessageSaid,
     TurnClosed,
 )
 from laneway.ids import ApprovalId
 from laneway.lanes.names import is_alias, is_lane
 from laneway.lanes.priorities import bounded
 from laneway.lanes.requests import Request
-from laneway.outcomes import Failure, Outcome
+from laneway.outcomes import Failure, Outcome, succeeded
 from laneway.policies.approvals import approval_id, digest, expiry
 from laneway.policies.questions import Decision, Question, Verdict, denied
 from laneway.states import State
@@ -54,6 +63,7 @@ class Step:
     __slots__ = (
         "facts",
         "landed",
+        "probes",
         "ready",
         "released",
         "scheduler",
@@ -70,6 +80,8 @@ class Step:
         self.facts: list[Fact] = []
         self.starts: list[LiveCall] = []
         """Calls whose body may be entered once the facts are kept."""
+        self.probes: list[LiveCall] = []
+        """UNCERTAIN calls whose probe may be asked once the facts are kept."""
         self.ready: list[LiveCall] = []
         """Calls that wait for nothing any more and have not been looked at yet."""
         self.skips: list[tuple[LiveCall, LiveCall]] = []
@@ -103,6 +115,7 @@ class Step:
                 self.end(call, State.FAILED, failure)
                 return
         verdict = self.judge(call)
+        call.rule = verdict.rule
         if verdict.decision is Decision.ALLOW:
             self.queue(call, verdict.rule)
         elif verdict.decision is Decision.DENY:
@@ -120,19 +133,20 @@ class Step:
         """
         failure = self.scheduler.complete(call)
         if failure is not None:
-            self.end(call, State.FAILED, after_attempts(call.attempt, call.record.effect, failure))
+            self.end(call, State.FAILED, _after_attempts(call, failure))
             return False
         verdict = self.judge(call)
         refusal: Failure | None = None
         if call.approval is not None and not self._still_bound(call, call.approval):
             refusal = APPROVAL_STALE
         elif verdict.decision is Decision.DENY:
+            call.rule = verdict.rule
             refusal = denied(verdict)
         elif verdict.decision is Decision.ASK and call.approval is None:
             refusal = asks_now(verdict)
         if refusal is None:
             return True
-        self.end(call, State.DENIED, after_attempts(call.attempt, call.record.effect, refusal))
+        self.end(call, State.DENIED, _after_attempts(call, refusal))
         return False
 
     def _still_bound(self, call: LiveCall, approval: ApprovalId) -> bool:
@@ -312,8 +326,15 @@ class Step:
                 self.services.deadlines.forget(call)
         if state is State.UNCERTAIN:
             turn.uncertain += 1
+            self.ask_probe(call)
         self.facts.append(
-            CallEnded(call=call.record.id, state=state, outcome=outcome, stopped=body_stopped)
+            CallEnded(
+                call=call.record.id,
+                state=state,
+                outcome=outcome,
+                stopped=body_stopped,
+                rule=call.rule if state is State.DENIED else "",
+            )
         )
         self.turns.append(turn)
         if body_stopped:
@@ -353,7 +374,7 @@ class Step:
         failure = stopped(
             told,
             effect=call.record.effect,
-            entered=call.entered or call.attempt > 1,
+            entered=call.entered or call.attempt - call.cleared > 1,
             still_running=still_running,
         )
         self.end(call, told.state, failure, body_stopped=not still_running)
@@ -361,7 +382,10 @@ class Step:
     def end_unstarted(self, call: LiveCall, told: Told) -> None:
         """End a call that was told to stop before it was started."""
         failure = stopped(
-            told, effect=call.record.effect, entered=call.attempt > 0, still_running=False
+            told,
+            effect=call.record.effect,
+            entered=call.attempt > call.cleared,
+            still_running=False,
         )
         between = call.state is State.BACKING_OFF
         self.end(call, told.state if between else State.CANCELLED, failure)
@@ -409,7 +433,14 @@ class Step:
                 self.released.append(owner)
 
     def free(self, call: LiveCall) -> None:
-        """Let go of what waits for an ended call, or skip it; while its end is unknown, hold it."""
+        """Let go of what waits for an ended call, or skip it; while its end is unknown, hold it.
+
+        While its probe may still have it run again, all of it is held.
+        """
+        if call.probing:
+            return
+        if call.waits and call.successors:
+            hand_on(call)
         success = call.state is State.SUCCEEDED
         unknown = call.state is State.UNCERTAIN
         held: list[tuple[LiveCall, Reason]] = []
@@ -424,7 +455,7 @@ class Step:
             call.successors = held
 
     def skip_dependents(self, call: LiveCall) -> None:
-        """Skip what needs a call whose end will not be known in time."""
+        """Skip what still waits for a call that has failed, or whose end will not be known."""
         for target, reason in call.successors:
             if reason.carries_failure:
                 self.skips.append((target, call))
@@ -443,6 +474,82 @@ class Step:
         if isinstance(root.outcome, Failure):
             told += f" ({root.outcome.code})"
         self.end(call, State.SKIPPED, skipped(root.id, names, told))
+
+    # Unknown ends
+
+    def ask_probe(self, call: LiveCall) -> None:
+        """Have the probe of an UNCERTAIN call asked, if its tool has one."""
+        if call.tool is not None and call.tool.probe is not None and not self.scheduler.leaving:
+            call.probing = True
+            call.turn.probing += 1
+            self.probes.append(call)
+
+    def probed(self, call: LiveCall, found: Found) -> None:
+        """The probe of an UNCERTAIN call has answered, or will not."""
+        self.leave_probe(call)
+        self.facts.append(CallProbed(call=call.id, found=found.finding, detail=found.why))
+        self.turns.append(call.turn)
+        by = f"probe of {call.record.tool}"
+        if found.finding is Finding.UNKNOWN:
+            self.free(call)
+        elif found.finding is Finding.NOTHING and not call.reopened and may_run_again(call):
+            call.reopened = True
+            self.reopen(call, by)
+        else:
+            self.settle(call, _outcome_of(call, found), by)
+
+    def leave_probe(self, call: LiveCall) -> None:
+        """The probe of a call decides nothing any more."""
+        if call.probing:
+            call.probing = False
+            call.turn.probing -= 1
+
+    def settle(self, call: LiveCall, outcome: Outcome, by: str) -> None:
+        """Somebody found out what an UNCERTAIN call came to, while its turn is open."""
+        if _is_told(call):
+            note = settlement_note(call.path, call.record.tool, outcome)
+            self.facts.append(MessageSaid(message=note))
+        self.facts.append(CallSettled(call=call.id, outcome=outcome, by=by))
+        call.move(State.SUCCEEDED if succeeded(outcome) else State.FAILED)
+        call.outcome = outcome
+        if not call.turn.closing:
+            call.turn.uncertain -= 1
+        self.free(call)
+        self.turns.append(call.turn)
+
+    def reopen(self, call: LiveCall, by: str) -> None:
+        """An UNCERTAIN call did nothing, as somebody found out: it is judged and queued again."""
+        self.facts.append(CallReopened(call=call.id, by=by))
+        self.hold([call])
+        call.move(State.BACKING_OFF)
+        call.outcome = None
+        call.entered = False
+        call.task = None
+        call.cleared = call.attempt
+        turn = call.turn
+        turn.open += 1
+        turn.active += 1
+        turn.uncertain -= 1
+        self.turns.append(turn)
+        if not turn.parked and self.take_up(call):
+            self.queue(call, call.rule)
+
+    def hold(self, calls: Sequence[LiveCall]) -> None:
+        """Let what merely comes after unknown ends, and has not begun, wait for them once more."""
+        if not calls:
+            return
+        turn = calls[0].turn
+        by_id = {call.id: call for call in calls}
+        for edge in self.scheduler.log.view.turns[turn.number - 1].edges:
+            source = by_id.get(edge.source)
+            if source is None or edge.reason.carries_failure:
+                continue  # What needs it has been held all the time.
+            target = turn.by_id(edge.target)
+            assert target is not None
+            held = (target, edge.reason)
+            if target.state is State.PENDING and held not in source.successors:
+                target.waits += 1
+                source.successors = [*source.successors, held]
 
     # Completion
 
@@ -463,7 +570,8 @@ class Step:
     def close_turns(self) -> None:
         """Close the turns in which nothing is open or unknown any more."""
         for turn in self.turns:
-            if not (turn.open or turn.uncertain or turn.admitting or turn.closed):
+            waits = turn.open or turn.uncertain or turn.probing or turn.admitting
+            if not (waits or turn.closed):
                 turn.closed = True
                 self.services.deadlines.forget(turn)
                 self.facts.append(TurnClosed(turn=turn.number))
@@ -471,6 +579,27 @@ class Step:
 
 GATHERS = Verdict(Decision.ALLOW, "plan", "each call of the plan is judged on its own")
 _SEVERITY = (Decision.ALLOW, Decision.ASK, Decision.DENY)
+
+
+def may_run_again(call: LiveCall) -> bool:
+    """Whether what the call comes to would still be heard: a plan tells of its calls only once."""
+    return call.part_of is None or call.part_of.call.state is State.PENDING
+
+
+def _is_told(call: LiveCall) -> bool:
+    """Whether the call is part of a plan that has told already what became of it."""
+    held_by = None if call.part_of is None else call.part_of.call
+    return held_by is not None and (held_by.outcome is not None or held_by.checked is not None)
+
+
+def _outcome_of(call: LiveCall, found: Found) -> Outcome:
+    if found.finding is Finding.NOTHING:
+        return found_failed("its probe says that it did not happen")
+    return outcome_of(call, found.value)
+
+
+def _after_attempts(call: LiveCall, failure: Failure) -> Failure:
+    return after_attempts(call.attempt - call.cleared, call.record.effect, failure)
 
 
 def bound_digest(call: LiveCall) -> str:

@@ -19,6 +19,8 @@ from laneway.effects import Effect
 from laneway.engine.callables import Callee, examine
 from laneway.engine.checking import Bindings, Check, Checked, Fit, invalid
 from laneway.engine.claiming import claim_source
+from laneway.engine.probing import probe_of
+from laneway.engine.secrets.declaring import secret_places
 from laneway.engine.spec import (
     NARROW_NAME,
     Declarations,
@@ -74,6 +76,14 @@ class Tool(Generic[P, R]):
 
     def __init__(self, callee: Callee, check: Check, said: Declarations) -> None:
         """Put a tool together; `tool` and the class methods are the way to one."""
+        self.secret_arguments, self.secret_result = secret_places(
+            tool_name(callee, said),
+            callee,
+            check.schema,
+            bound_of(callee, said),
+            said.get("secret", ()),
+        )
+        """Where secrets stand, in arguments and in what a body returns; None if nowhere."""
         self.spec: ToolSpec = spec_of(callee, check.schema, said)
         self.function: Callable[..., Any] = callee.function
         """What is entered: with keyword arguments, in a thread if `spec.sync`."""
@@ -87,6 +97,13 @@ class Tool(Generic[P, R]):
         )
         """Says what a call takes; None if it takes nothing."""
         self._effect_of = said.get("effect_of")
+        self.probe = probe_of(
+            self.spec.name,
+            said.get("reconcile"),
+            {*check.schema.get("properties", ()), *callee.parameters},
+            takes_any=callee.takes_any,
+        )
+        """Finds out what became of a call whose end nobody saw; None if the tool has none."""
         self.wants_context = bool(callee.context)
         """Whether the function has a parameter for a ToolContext."""
         self._check = check

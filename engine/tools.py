@@ -16,6 +16,7 @@ from typing import Any
 
 from laneway.engine.callables import Bound
 from laneway.engine.checking import Checked
+from laneway.engine.secrets.shapes import merged
 from laneway.engine.spec import Declarations, ToolSpec
 from laneway.engine.telling import excerpt
 from laneway.engine.tool import Tool, see_that_known, tool
@@ -64,6 +65,14 @@ class Toolset:
                 )
         self.graded = any(one.spec.priority for one in self._tools.values())
         """Whether some have a priority."""
+        self.secretive = merged(*(one.secret_arguments for one in self._tools.values()))
+        """What is secret in the arguments of any tool."""
+        self.reveals = any(one.secret_result is not None for one in self._tools.values())
+        """Whether some have secrets in their results."""
+        self.secret_bound = frozenset[str]().union(
+            *(one.spec.secret_bound for one in self._tools.values())
+        )
+        """The parameters whose values from the host are found nowhere."""
         self.get = self._tools.get
         """Find a tool by name, None if there is none."""
         self._closest = lru_cache(_NAMES_KEPT)(self._closest_of)

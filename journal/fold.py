@@ -79,6 +79,8 @@ class CallView(msgspec.Struct, eq=False):
     record: CallRecord
     turn: int
     submitted: float
+    origin: RunId | None = None
+    """The run in which it was asked for, if this one is a fork of that."""
     state: State = State.PENDING
     attempt: int = 0
     token: int = 0
@@ -101,6 +103,8 @@ class CallView(msgspec.Struct, eq=False):
     """Who found that out."""
     probed: str = ""
     """The last answer of the tool's probe."""
+    cleared: int = 0
+    """How many of its attempts are known to have done nothing."""
     children: tuple[RunId, ...] = ()
     """The runs that its body entered."""
     processes: tuple[ProcessStarted, ...] = ()
@@ -291,6 +295,7 @@ class RunView:
                 call.state = move(call.state, State.BACKING_OFF)
                 call.since = mono
                 call.outcome = call.ended = None
+                call.cleared = call.attempt
                 call.by = fact.by
             case CallSettled():
                 self._settle(call, fact, mono)
@@ -325,6 +330,8 @@ class RunView:
             case RunForked():
                 self.forked = fact
                 self.driver = None
+                for call in self.calls.values():
+                    call.origin = call.origin or fact.source
             case LossAccepted():
                 self.lossy = True
             case HostNoted():

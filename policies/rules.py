@@ -5,8 +5,11 @@ on its final arguments, and again before each further attempt.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import Self
+
+import msgspec
 
 from laneway.effects import Effect
 from laneway.errors import PolicyError
@@ -36,7 +39,7 @@ class Policy:
     without waiting, and without an exception.
     """
 
-    __slots__ = ("_modes", "_otherwise", "_probes", "_rules", "_sheets")
+    __slots__ = ("_modes", "_otherwise", "_probes", "_rules", "_sheets", "_written")
 
     def __init__(
         self,
@@ -58,8 +61,10 @@ class Policy:
         if otherwise not in list(Decision):
             known = closest(otherwise, list(Decision))
             raise PolicyError("policy", f"unknown otherwise {otherwise!r}{known}")
+        written = tuple(rules)
         self._modes = known_modes(modes)
-        self._rules = tuple(_compile(rules, self._modes))
+        self._rules = tuple(_compile(written, self._modes))
+        self._written = written
         self._probes = probes_of(self._rules)
         self._otherwise = Verdict(
             Decision(otherwise),
@@ -82,6 +87,22 @@ class Policy:
         text, where = text_and_name(path_or_text, name)
         file = read_rule_file(text, where)
         return cls(file.rules, otherwise=file.otherwise, modes=file.modes)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over what is decided and said, not where that is written; 16 hexadecimal digits.
+
+        Empty for a policy of the host's own making, of which nobody can tell when it is another.
+        """
+        own = type(self)
+        if own.decide is not Policy.decide or own.mode is not Policy.mode:
+            return ""
+        rules = [msgspec.structs.replace(rule, source="") for rule in self._written]
+        modes = [self._modes[name] for name in sorted(self._modes)]
+        said = msgspec.json.encode(
+            [rules, modes, self._otherwise.decision], enc_hook=repr, order="deterministic"
+        )
+        return sha256(said).hexdigest()[:16]
 
     def decide(self, question: Question, /) -> Verdict:
         """Judge one call."""

@@ -161,8 +161,10 @@ def test_a_run_as_json_has_the_keys_that_programs_rely_on(here: Path) -> None:
         "drivers",
         "resume_with",
         "settings",
+        "changes",
         "finished",
         "succeeded",
+        "took_seconds",
         "turns",
     ]
     (turn,) = run["turns"]
@@ -181,7 +183,10 @@ def test_a_run_as_json_has_the_keys_that_programs_rely_on(here: Path) -> None:
         "outcome": {"outcome": "success", "value": 3},
         "parent": "",
         "settled": None,
+        "by": "",
+        "probed": "",
         "stuck": False,
+        "runs": [],
     }
     assert call["waited_seconds"] >= 0
     assert call["took_seconds"] >= 0

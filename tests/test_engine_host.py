@@ -346,15 +346,14 @@ def test_texts_of_the_host_are_kept_whole_and_break_no_journal(tmp_path: Path) -
     )
 
     async def host(run: Run) -> Turn:
-        turn = await run.submit(
-            plan(asks("a"), asks("b"), {"id": "c", "tool": "slow"}), key=half, wait=False
-        )
+        asked = plan(asks("a"), asks("b"), {"id": "c", "tool": "slow"})
+        turn = await run.submit(asked, key=half, wait=False)
         await run.say(half)
         await run.approve("a", by=half, reason=half)
         await run.deny("b", by=half, reason=half)
         await run.cancel("c", reason=half)
         await turn.wait()
-        assert await run.submit(plan(asks("z")), key=half) is not turn
+        assert await run.submit(asked, key=half) is not turn
         assert len(run.turns) == 1
         return turn
 

@@ -56,6 +56,7 @@ from laneway.facts import (
     Row,
     RunOpened,
     RunTaken,
+    Setting,
     TurnClosed,
     TurnSubmitted,
 )
@@ -64,6 +65,7 @@ from laneway.journal.fold import fold
 from laneway.journal.lease import this_driver
 from laneway.journal.memory import MemoryJournal, MemoryStore
 from laneway.journal.store import JournalStore
+from laneway.policies.rules import Policy
 from laneway.testing.clock import run_virtual
 from laneway.testing.scripted import Block, Do, Log, Raise, Return, Sleep, Stage
 from laneway.testing.theatre import failure, plan, states
@@ -2425,17 +2427,14 @@ def test_texts_of_the_host_are_made_whole(tmp_path: Path) -> None:
             limits=Limits(back_off_seconds=0.01),
         )
         async with engine, engine.run("r") as run:
-            turn = await run.submit(
-                plan(
-                    *(call(f"{name}{n}", name) for n in range(2) for name in ("ask", "lose")),
-                    call("bad", "bad"),
-                    call("flaky", "flaky"),
-                    call("stuck", "stuck"),
-                    call("ask2", "ask"),
-                ),
-                wait=False,
-                key=half,
+            asked = plan(
+                *(call(f"{name}{n}", name) for n in range(2) for name in ("ask", "lose")),
+                call("bad", "bad"),
+                call("flaky", "flaky"),
+                call("stuck", "stuck"),
+                call("ask2", "ask"),
             )
+            turn = await run.submit(asked, wait=False, key=half)
             await asyncio.sleep(1)
             await run.approve("ask0", by=half, reason=half)
             await run.deny("ask1", by=half, reason=half)
@@ -2444,7 +2443,7 @@ def test_texts_of_the_host_are_made_whole(tmp_path: Path) -> None:
             await run.settle("lose1", failure=half, by=half)
             await turn.wait()
             assert turn.ready
-            assert (await run.submit(plan(), key=half)).number == 1
+            assert (await run.submit(asked, key=half)).number == 1
             assert "caf�" in str(turn.messages)
         with pytest.raises(UsageError, match="a name that can be written down"):
             engine.run(half)
@@ -2932,6 +2931,7 @@ def test_the_driver_of_a_run_is_in_its_journal() -> None:
         mode="plan",
         resume_with="m:f",
         settings={"model": "x"},
+        setting=Setting(policy=Policy().digest),
     )
     assert taken == RunTaken(driver=this_driver(), mode="plan")
 

@@ -34,7 +34,7 @@ from laneway.engine.controls import Lanes
 from laneway.engine.doors import Doors
 from laneway.engine.waking import Waking
 from laneway.errors import EngineClosedError, EngineFaultError, ToolError, UsageError
-from laneway.facts import CallQueued, HolderStopped
+from laneway.facts import CallQueued, HolderStopped, LaneChanged
 from laneway.lanes.lane import Joined, lanes_of
 from laneway.lanes.names import BadResourceError, Names
 from laneway.lanes.table import LaneTable
@@ -1675,7 +1675,41 @@ def test_the_guide_explains_every_field_of_a_lane_and_every_control() -> None:
     text = GUIDE.read_text("utf-8")
     controls = [name for name in vars(Lanes) if not name.startswith("_")]
 
-    told = {*Lane.__struct_fields__, *controls} - {"room", "call_in", "tell", "close", "statuses"}
+    within = {"room", "call_in", "tell", "close", "standing", "statuses"}
+    told = {*Lane.__struct_fields__, *controls} - within
     assert [
         name for name in sorted(told) if f"`{name}" not in text and f" {name}(" not in text
     ] == []
+
+
+# What is written down
+
+
+def test_what_an_operator_does_is_written_down_in_every_open_run() -> None:
+    theatre = Theatre(Stage())
+
+    async def host(run: Run) -> None:
+        lanes = run._engine.lanes
+        lanes.pause("mail")
+        lanes.pause("mail")
+        assert await lanes.drain("mail")
+        lanes.resume("mail")
+        lanes.resize("mail", 3)
+        lanes.clear("mail")
+        lanes.reset("mail")
+        lanes.pause("file:/w")
+        async with run._engine.run("second") as second:
+            await second.say("here")
+            assert second.view.lane_changes == [LaneChanged(lane="file:/w", change="paused")]
+
+    theatre.enter(host)
+
+    assert [(one.lane, one.change, one.value) for one in theatre.kept(LaneChanged)] == [
+        ("lane:mail", "paused", 0),
+        ("lane:mail", "draining", 0),
+        ("lane:mail", "resumed", 0),
+        ("lane:mail", "resized", 3),
+        ("lane:mail", "cleared", 0),
+        ("lane:mail", "reset", 2),
+        ("file:/w", "paused", 0),
+    ]

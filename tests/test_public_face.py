@@ -134,10 +134,11 @@ DESIGNED = {
     "QUEUED": "RUNNING SUCCEEDED FAILED CANCELLED DENIED",
     "RUNNING": "BACKING_OFF SUCCEEDED FAILED TIMED_OUT CANCELLED UNCERTAIN",
     "BACKING_OFF": "QUEUED CANCELLED FAILED TIMED_OUT DENIED",
-    "UNCERTAIN": "SUCCEEDED FAILED",
+    "UNCERTAIN": "BACKING_OFF SUCCEEDED FAILED",
 }
 """The arrows as the design has them: PENDING is left for FAILED or SKIPPED before anything runs; a
-follower of a single flight succeeds without having run; only an uncertain end may be settled."""
+follower of a single flight succeeds without having run; only an uncertain end may be settled,
+and what turns out to have done nothing may be run again."""
 
 
 def test_the_arrows_are_those_of_the_design() -> None:

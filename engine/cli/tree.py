@@ -1,7 +1,7 @@
 """A run as a tree of lines: its turns, their calls, what each waited for and how it ended."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from laneway.engine.cli.shown import ShownCall, ShownRun, ShownTurn, workspace_of
@@ -19,25 +19,45 @@ def tree_lines(run: ShownRun) -> Iterator[str]:
     calls = sum(len(_asked(turn)) for turn in run.turns)
     drivers = f", {run.drivers} processes" if run.drivers > 1 else ""
     yield f"run {run.run}  {_ending(run)}  ({calls} calls, {run.facts} facts{drivers})"
+    for change in run.changes:
+        yield f"changed since the driver before: {change}"
     for turn in run.turns:
         last = turn is run.turns[-1]
         yield f"{'└─' if last else '├─'} {_turn_text(turn)}"
-        parts: defaultdict[str, list[ShownCall]] = defaultdict(list)
+        yield from _branches([turn], folder, "   " if last else "│  ")
+
+
+def _branches(turns: Sequence[ShownTurn], folder: str, before: str) -> Iterator[str]:
+    """Draw the calls of turns, below each what is part of it and the runs that it entered."""
+    parts: defaultdict[str, list[ShownCall]] = defaultdict(list)
+    for turn in turns:
         for call in turn.calls:
             parts[call.parent].append(call)
-        yield from _branches(parts, "", folder, "   " if last else "│  ")
-
-
-def _branches(
-    parts: Mapping[str, Sequence[ShownCall]], parent: str, folder: str, before: str
-) -> Iterator[str]:
-    """Draw the calls of a turn, or those that are part of one of them, below it."""
-    calls = parts.get(parent, ())
-    for call in calls:
-        stem, rest = ("└─", "   ") if call is calls[-1] else ("├─", "│  ")
-        for number, text in enumerate(call_lines(call, folder)):
+    pending: list[tuple[Sequence[ShownCall | ShownRun], int, str]] = [(parts[""], 0, before)]
+    while pending:
+        branches, at, before = pending.pop()
+        if at == len(branches):
+            continue
+        pending.append((branches, at + 1, before))
+        one = branches[at]
+        stem, rest = ("└─", "   ") if at == len(branches) - 1 else ("├─", "│  ")
+        if isinstance(one, ShownRun):
+            yield from _run_below(one, folder, f"{before}{stem} ", f"{before}{rest} ")
+            continue
+        for number, text in enumerate(call_lines(one, folder)):
             yield f"{before}{rest if number else stem} {text}"
-        yield from _branches(parts, call.call, folder, f"{before}{rest} ")
+        pending.append(([*parts[one.call], *one.runs], 0, f"{before}{rest} "))
+
+
+def _run_below(run: ShownRun, folder: str, first: str, rest: str) -> Iterator[str]:
+    """Draw a run that a call entered: how it went, and its calls."""
+    if not run.facts:
+        yield f"{first}run {run.run}  nothing of it can be read"
+        return
+    count = sum(len(_asked(turn)) for turn in run.turns)
+    calls = f"{count} call{'' if count == 1 else 's'}"
+    yield f"{first}run {run.run}  {_ending(run)}  {calls}  took {seconds_text(run.took_seconds)}"
+    yield from _branches(run.turns, folder, rest)
 
 
 def _asked(turn: ShownTurn) -> list[ShownCall]:
@@ -57,8 +77,13 @@ def call_lines(call: ShownCall, folder: str = "") -> Iterator[str]:
         yield f"  waited for {wait.call}: {wait.reason}{about}"
     if call.outcome is not None and call.state != State.SUCCEEDED:
         yield f"  {outcome_text(call.outcome)}"
+    if call.probed and call.settled is None:
+        yield f"  asked what became of it, its probe said: {call.probed}"
     if call.settled is not None:
         yield f"  settled later: {outcome_text(call.settled)}"
+    if call.by:
+        found = "" if call.settled is not None else "run again, as it did nothing; "
+        yield f"  {found}says {call.by}"
     if call.stuck:
         yield "  its body has not stopped: it still holds its lanes"
 

@@ -98,6 +98,18 @@ class AnthropicMessages:
             message = {**message, "content": [_renamed(block, names) for block in blocks]}
         return [message, {"role": "user", "content": [_result(answer) for answer in ordered]}]
 
+    def with_arguments(
+        self, message: Message, arguments: Mapping[str, dict[str, Any]], /
+    ) -> Message:
+        """Write other inputs into some `tool_use` blocks."""
+        blocks = [
+            {**block, "input": arguments[block["id"]]}
+            if block["type"] == "tool_use" and block["id"] in arguments
+            else block
+            for block in message["content"]
+        ]
+        return {**message, "content": blocks}
+
     def say(self, said: object, /) -> Message:
         """Make a user message."""
         return said_by_host(said)

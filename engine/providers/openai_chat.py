@@ -27,7 +27,7 @@ from laneway.engine.providers.payload import (
 from laneway.engine.providers.repair import UNNAMED, misnamed, paired, settled_ids
 from laneway.engine.providers.reply import Answer, Asked, Message, Reply
 from laneway.engine.providers.say import said_by_host
-from laneway.engine.results import text_of
+from laneway.engine.results import json_text, text_of
 from laneway.errors import PayloadError
 from laneway.ids import is_own
 
@@ -85,6 +85,24 @@ class OpenAIChat:
             for answer in ordered
         ]
         return [message, *results]
+
+    def with_arguments(
+        self, message: Message, arguments: Mapping[str, dict[str, Any]], /
+    ) -> Message:
+        """Write other arguments, or another free input, into some calls."""
+        entries: list[Message] = message.get("tool_calls") or []
+        if not entries:
+            (given,) = arguments.values()
+            return {**message, "function_call": _rewritten(message, "function_call", given)}
+        return {
+            **message,
+            "tool_calls": [
+                {**entry, _part(entry): _rewritten(entry, _part(entry), arguments[entry["id"]])}
+                if entry["id"] in arguments
+                else entry
+                for entry in entries
+            ],
+        }
 
     def say(self, said: object, /) -> Message:
         """Make a user message."""
@@ -246,10 +264,20 @@ def _content(entry: Message) -> object:
 def _renamed(entry: Message, names: Mapping[str, str]) -> Message:
     if entry["id"] not in names:
         return entry
-    kind = "custom" if entry["type"] == "custom" else "function"
+    kind = _part(entry)
     if not is_object(entry.get(kind)):
         return entry
     return {**entry, kind: {**entry[kind], "name": names[entry["id"]]}}
+
+
+def _part(entry: Message) -> str:
+    return "custom" if entry["type"] == "custom" else "function"
+
+
+def _rewritten(entry: Message, part: str, arguments: dict[str, Any]) -> Any:
+    if part == "custom":
+        return {**entry[part], "input": arguments.get("input", "")}
+    return {**entry[part], "arguments": json_text(arguments)}
 
 
 def _renamed_function(message: Message, answers: Sequence[Answer]) -> Message:

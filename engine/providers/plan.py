@@ -74,6 +74,16 @@ class PlanForm:
             return [message]
         return [message, {"role": "tool", "results": [_result(answer) for answer in ordered]}]
 
+    def with_arguments(
+        self, message: Message, arguments: Mapping[str, dict[str, Any]], /
+    ) -> Message:
+        """Write other arguments into some calls."""
+        calls = [
+            {**call, "arguments": arguments[call["id"]]} if call["id"] in arguments else call
+            for call in message["calls"]
+        ]
+        return {**message, "calls": calls}
+
     def say(self, said: object, /) -> Message:
         """Make a user message."""
         return said_by_host(said)

@@ -99,6 +99,17 @@ class Format(Protocol):
         """
         ...
 
+    def with_arguments(
+        self, message: Message, arguments: Mapping[str, dict[str, Any]], /
+    ) -> Message:
+        """Write other arguments into some calls of a message; the given one stays as it is.
+
+        Args:
+            message: of a `Reply`.
+            arguments: by the ids of their calls.
+        """
+        ...
+
     def say(self, said: object, /) -> Message:
         """Make a message of the host's own: a user text, or a message already in this form."""
         ...

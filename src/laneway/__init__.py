@@ -20,7 +20,9 @@ from laneway.engine.context import ToolContext
 from laneway.engine.engine import Engine, Status
 from laneway.engine.failing import NestedCallFailed, ToolFailed
 from laneway.engine.planning import plan_tool
+from laneway.engine.probing import Found
 from laneway.engine.run import Run
+from laneway.engine.secrets.marks import Secret
 from laneway.engine.services import Limits
 from laneway.engine.tools import Bound, Tool, tool
 from laneway.engine.turn import Turn
@@ -43,6 +45,7 @@ __all__ = [
     "Effect",
     "Engine",
     "Failure",
+    "Found",
     "Happened",
     "Lane",
     "LaneStatus",
@@ -54,6 +57,7 @@ __all__ = [
     "Rate",
     "Rule",
     "Run",
+    "Secret",
     "State",
     "Status",
     "Success",

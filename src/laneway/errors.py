@@ -12,6 +12,7 @@ LanewayError
 │   ├── OpenTurnError           the run has a turn that has not ended
 │   ├── TurnNotReadyError       the turn has calls without outcome
 │   ├── UnknownCallError        no such call in the run
+│   ├── ChangedReplyError       another reply is recorded under this key
 │   ├── UnknownApprovalError    no such question, or it has been answered
 │   └── MissingShellError       the extra `shell` is missing (in laneway.lanes.shell.grammar)
 ├── JournalError            the journal cannot be used
@@ -148,6 +149,19 @@ class UnknownCallError(UsageError):
     def __init__(self, run: str, call: str, that: str = "") -> None:
         """Name what was asked for, and what it should have been like."""
         super().__init__(f"run {run!r} has no call {call!r}" + (f" {that}" if that else ""))
+
+
+class ChangedReplyError(UsageError):
+    """A reply was submitted under the key of one that is recorded, and asks for something else."""
+
+    def __init__(self, run: str, key: str, turn: int, difference: str) -> None:
+        """Name the recorded turn and the first difference."""
+        self.turn = turn
+        super().__init__(
+            f"key {key!r} names turn {turn} of run {run!r}, and this reply is another one: "
+            f"{difference}; submit it under a key of its own, or `await run.finish()` for the "
+            "recorded one"
+        )
 
 
 class UnknownApprovalError(UsageError):
