@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from laneway.calls import Reason
 from laneway.engine.live import LiveCall, LiveTurn
 from laneway.ids import CallId
 from laneway.journal.fold import CallView
@@ -271,12 +272,24 @@ def _held_up(request: Request[LiveCall], services: "Services") -> _Found:
 def _open_sources(turn: LiveTurn, name: Callable[[LiveCall], str]) -> dict[LiveCall, _Found]:
     """Of each call, the ones it still depends on: all edges turned round at once."""
     found: dict[LiveCall, _Found] = {}
+    over = _conflicts(turn)
     for source in turn.calls:
         if source.outcome is None or source.state is State.UNCERTAIN:
             for target, reason in source.successors:
-                wait = Wait(kind="dependency", what=reason, on=name(source))
+                resource = over.get((source.id, target.id)) if reason is Reason.CONFLICT else None
+                what = f"{reason} over {resource}" if resource else reason
+                wait = Wait(kind="dependency", what=what, on=name(source))
                 found.setdefault(target, []).append((wait, source))
     return found
+
+
+def _conflicts(turn: LiveTurn) -> dict[tuple[CallId, CallId], str]:
+    """Over which resource calls of a turn conflict, as its fact says."""
+    turns = turn.scheduler.log.view.turns
+    edges = turns[turn.number - 1].edges if turn.number <= len(turns) else ()
+    return {
+        (edge.source, edge.target): edge.detail for edge in edges if edge.reason is Reason.CONFLICT
+    }
 
 
 def _start(what: str, call: LiveCall) -> Wait:

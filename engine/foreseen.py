@@ -12,6 +12,7 @@ from laneway.calls import Edge, Reason
 from laneway.claims import Claim
 from laneway.engine.critical import CriticalPath, told
 from laneway.ids import CallId
+from laneway.journal.export.escaping import node, quoted, visible
 from laneway.outcomes import Failure, Outcome
 from laneway.policies.questions import Decision
 
@@ -89,14 +90,14 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
         for call in self.calls:
             mark = "" if call.runs else "✗ "
             what, fate = quoted(f"{mark}{call.name}: {call.tool}"), quoted(_fate(call))
-            lines.append(f'    {_node(call.id)}["{what}<br>{fate}"]')
+            lines.append(f'    {node(call.id)}["{what}<br>{fate}"]')
         for edge in self.edges:
             arrow = "-.->" if edge.reason is Reason.CONFLICT else "-->"
             label = quoted(edge.reason + (f" {edge.detail}" if edge.detail else ""))
-            lines.append(f'    {_node(edge.source)} {arrow}|"{label}"| {_node(edge.target)}')
+            lines.append(f'    {node(edge.source)} {arrow}|"{label}"| {node(edge.target)}')
         if self.critical_path.calls:
             lines.append("    classDef critical stroke-width:4px")
-            lines.append(f"    class {','.join(map(_node, self.critical_path.calls))} critical")
+            lines.append(f"    class {','.join(map(node, self.critical_path.calls))} critical")
         return "\n".join(lines)
 
     def __str__(self) -> str:
@@ -135,29 +136,3 @@ def _fate(call: PreviewCall) -> str:
     queued = call.start_seconds - call.ready_seconds
     waited = f", after {told(queued)} in queues" if queued else ""
     return f"{verdict}  {told(call.start_seconds)} – {told(call.end_seconds)}{waited}"
-
-
-def visible(text: str) -> str:
-    """Write what steers a terminal, breaks a line or turns its direction as an escape.
-
-    A model chooses the names, and a human judges by what is shown.
-    """
-    if text.isprintable():
-        return text
-    return "".join(
-        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
-        for letter in text
-    )
-
-
-def _node(call: CallId) -> str:
-    return call.replace(".", "_").replace("/", "_")
-
-
-_ENTITIES = {"#": "#35;", '"': "#quot;", "<": "#lt;", ">": "#gt;", "`": "#96;"}
-
-
-def quoted(text: str) -> str:
-    """Write a text so that it can stand in a quoted label, and be nothing but text there."""
-    line = visible(" ".join(text.split()))
-    return "".join(_ENTITIES.get(letter, letter) for letter in line)

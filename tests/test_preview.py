@@ -14,10 +14,11 @@ from laneway import Code, Effect, Engine, Failure, Lane, Limits, Policy, Rate
 from laneway.calls import Reason
 from laneway.claims import Claim, exclusive, shared
 from laneway.engine.forecast import Expected, Planned, forecast
-from laneway.engine.foreseen import Preview, quoted
+from laneway.engine.foreseen import Preview
 from laneway.engine.ranks import critical_path
 from laneway.engine.services import THREAD_LANE
 from laneway.facts import Row
+from laneway.journal.export.escaping import quoted
 from laneway.journal.memory import MemoryStore
 from laneway.testing import Job, Return, Sleep, Stage, simulate
 from laneway.testing.theatre import Theatre, plan

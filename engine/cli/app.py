@@ -17,7 +17,14 @@ from typer.core import TyperGroup
 from laneway.engine.cli import demo as demonstration
 from laneway.engine.cli import journals, plans
 from laneway.engine.cli.commands import housekeeping
+from laneway.engine.cli.commands.compare import compare_
+from laneway.engine.cli.commands.export import export
+from laneway.engine.cli.commands.fork import fork_
+from laneway.engine.cli.commands.reexecute import reexecute_
+from laneway.engine.cli.commands.replay import replay_
+from laneway.engine.cli.commands.settle import settle
 from laneway.engine.cli.commands.verify import verify_
+from laneway.engine.cli.commands.why import why
 from laneway.engine.cli.lanes import read_lanes
 from laneway.engine.cli.lanes_shown import ShownLanes
 from laneway.engine.cli.lanes_table import next_look, table_lines, watch_lanes
@@ -34,7 +41,7 @@ from laneway.engine.cli.options import (
 )
 from laneway.engine.cli.progress import Progress
 from laneway.engine.cli.resuming import carry_on_of
-from laneway.engine.cli.shown import ShownRun, show_run, workspace_of
+from laneway.engine.cli.shown import ShownRun, read_shown, workspace_of
 from laneway.engine.cli.stores import CrashingStore, ObservedStore
 from laneway.engine.cli.terminal import Terminal, program
 from laneway.engine.cli.tree import result_lines, tree_lines
@@ -265,6 +272,13 @@ def bench(context: typer.Context) -> None:
 
 app.command("runs")(housekeeping.runs)
 app.command("verify")(verify_)
+app.command("settle")(settle)
+app.command("replay")(replay_)
+app.command("reexecute")(reexecute_)
+app.command("fork")(fork_)
+app.command("compare")(compare_)
+app.command("why")(why)
+app.command("export")(export)
 app.command("compact")(housekeeping.compact)
 app.command("prune")(housekeeping.prune)
 app.command("vacuum")(housekeeping.vacuum)
@@ -279,7 +293,7 @@ def observed(store: JournalStore, terminal: Terminal, folder: str) -> JournalSto
 
 def shown_run(file: Path, run: str) -> ShownRun:
     """Read a run as it is shown."""
-    return show_run(run, journals.read_run(file, run))
+    return read_shown(file, run)
 
 
 def finish(terminal: Terminal, shown: ShownRun) -> NoReturn:

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from laneway.engine.cli.wording import STYLES
-from laneway.engine.foreseen import visible
+from laneway.journal.export.escaping import visible
 
 
 class Terminal:
