@@ -14,6 +14,7 @@ from laneway.errors import ForeignJournalError, JournalError, NewerJournalError
 from laneway.journal.faults import fault, is_busy
 from laneway.journal.file import JournalFile
 from laneway.journal.identity import refuse_second_name
+from laneway.journal.spill import sync_folder
 from laneway.journal.statements import STATEMENTS
 from laneway.journal.upgrade import upgrade
 
@@ -66,13 +67,15 @@ def open_file(path: Path, /, *, busy_seconds: float, synchronous: Synchronous) -
         raise fault(path, "could not be opened", error) from error
     try:
         _make_ready(connection, path, synchronous, busy_seconds)
-    except sqlite3.Error as error:
+        connection.watch(path)
+        # SQLite makes the log and syncs its name, but does not look whether that succeeded.
+        sync_folder(path.resolve().parent)
+    except (sqlite3.Error, OSError) as error:
         connection.close()
         raise fault(path, "could not be made ready", error) from error
     except BaseException:
         connection.close()
         raise
-    connection.watch(path)
     return connection
 
 

@@ -52,7 +52,8 @@ def looking_at(path: Path, /) -> Generator[sqlite3.Connection]:
 
 def names(connection: sqlite3.Connection, /) -> list[RunId]:
     """All runs, the last made first, those without facts too."""
-    return [RunId(name) for (name,) in connection.execute("SELECT name FROM runs ORDER BY id DESC")]
+    found = connection.execute("SELECT name FROM runs ORDER BY id DESC")
+    return [RunId(name) for (name,) in found if isinstance(name, str)]  # Damage may be anything.
 
 
 class Found:

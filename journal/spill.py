@@ -59,6 +59,9 @@ def spilled(folder: Path, body: bytes, /) -> bytes:
     try:
         if not (path.exists() and path.stat().st_size == len(body)):
             _write(path, body)
+        # Each time: whoever made the names may have died, or failed, before they were durable.
+        for named in (path.parent, folder, folder.parent):
+            sync_folder(named)
     except OSError as error:
         raise JournalError(
             f"a large value could not be written to {path} ({error}); nothing further is begun: "
@@ -95,9 +98,23 @@ def unspilled(folder: Path, body: bytes, /) -> bytes:
     return whole
 
 
+def sync_folder(folder: Path, /) -> None:
+    """See the names in a folder on the disk.
+
+    Raises:
+        OSError: it failed.
+    """
+    if os.name != "posix":
+        return  # Elsewhere a folder cannot be opened, and its entries are durable by themselves.
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def _write(path: Path, body: bytes) -> None:
-    """Write a file whole or not at all, and see it on the disk, its name included."""
-    new_folders = [one for one in (path.parent, path.parent.parent) if not one.exists()]
+    """Write a file whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
     try:
@@ -109,15 +126,3 @@ def _write(path: Path, body: bytes) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
-    for folder in (path.parent, *(one.parent for one in new_folders)):
-        _sync_folder(folder)
-
-
-def _sync_folder(folder: Path) -> None:
-    if os.name != "posix":
-        return  # Elsewhere a folder cannot be opened, and its entries are durable by themselves.
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

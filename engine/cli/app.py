@@ -41,11 +41,12 @@ from laneway.engine.cli.options import (
 )
 from laneway.engine.cli.progress import Progress
 from laneway.engine.cli.resuming import carry_on_of
-from laneway.engine.cli.shown import ShownRun, read_shown, workspace_of
+from laneway.engine.cli.shown import ShownRun, read_shown, show_run, workspace_of
 from laneway.engine.cli.stores import CrashingStore, ObservedStore
 from laneway.engine.cli.terminal import Terminal, program
 from laneway.engine.cli.tree import result_lines, tree_lines
-from laneway.errors import LanewayError, UsageError
+from laneway.errors import DamagedJournalError, LanewayError, UsageError
+from laneway.journal.loss import accept_loss
 from laneway.journal.sqlite import SqliteStore
 from laneway.journal.store import JournalStore
 
@@ -195,13 +196,26 @@ def plan_(  # noqa: PLR0913, PLR0917 - typer makes an option of each parameter
 
 
 @app.command()
-def resume(run: RunName, journal: Journal = None, json: Json = False) -> None:
+def resume(
+    run: RunName,
+    journal: Journal = None,
+    accept: Annotated[
+        bool,
+        typer.Option(
+            "--accept-loss", help="Go on from what is whole of a damaged run; see `verify`."
+        ),
+    ] = False,
+    json: Json = False,
+) -> None:
     """Take up a run that was interrupted; what has an outcome is not done again.
 
     Imports and calls the function that the run names: only for journals that you trust.
     """
     terminal = Terminal(json=json)
     file = journals.journal_path(journal)
+    lost = accept_loss(journals.existing(file), run) if accept else 0
+    if lost:
+        terminal.note(f"{lost} damaged facts were given up")
     before = shown_run(file, run)
     carry_on = carry_on_of(run, before.resume_with)
     store = observed(SqliteStore(file), terminal, workspace_of(before))
@@ -215,11 +229,23 @@ def resume(run: RunName, journal: Journal = None, json: Json = False) -> None:
 
 @app.command()
 def show(run: RunName, journal: Journal = None, json: Json = False) -> None:
-    """Show a run as a tree: its calls, their states, what they waited for, how long they took."""
+    """Show a run as a tree: its calls, their states, what they waited for, how long they took.
+
+    A damaged run is shown up to the damage, with exit code 1.
+    """
     terminal = Terminal(json=json)
-    shown = shown_run(journals.journal_path(journal), run)
+    damage: DamagedJournalError | None = None
+    try:
+        shown = shown_run(journals.journal_path(journal), run)
+    except DamagedJournalError as error:
+        if not error.whole:
+            raise
+        shown, damage = show_run(run, error.whole), error
     terminal.say_all(tree_lines(shown))
     terminal.give(shown)
+    if damage is not None:
+        terminal.note(str(damage))
+        raise typer.Exit(1)
 
 
 @app.command("lanes")
