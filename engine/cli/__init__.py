@@ -1,6 +1,8 @@
-"""The command line: `laneway demo | run | plan | show | runs | lanes | resume | bench`.
+"""The command line, `laneway`: runs plans, resumes runs, and shows what is in a journal.
 
-    app         the commands, their options, and what becomes of errors
+    app         the commands, and what becomes of errors; options that several take in options
+    commands/   those with much to say for themselves, a file each
+    because     the words of `why` ◀─ stands (how a call stands)
     demo*       an agent repairs a project, from recorded answers of a model
     plans       a plan from a file: foreseen, run, and taken up again
     resuming    the function that a run names, found and called
