@@ -112,6 +112,7 @@ def _link(
     for at, node in enumerate(nodes):
         places[node.inside][node.name] = at
     plans = {node.id: at for at, node in enumerate(nodes) if node.id in places}
+    held_up: dict[int, list[tuple[int, Reason]]] = {at: [] for at in plans.values()}
     for target, node in enumerate(nodes):
         place = places[node.inside]
         dangling: dict[str, None] = {}
@@ -124,6 +125,8 @@ def _link(
             source = place.get(name)
             if source is not None:
                 _draw(graph, linked, source, target, reason, detail)
+                if target in held_up:
+                    held_up[target].append((source, reason))
             elif name in earlier:
                 if reason is not Reason.AFTER:
                     graph.earlier.setdefault(target, []).append(name)
@@ -133,7 +136,31 @@ def _link(
             graph.faults[target] = _dangling(node, dangling, place)
         plan = plans.get(node.inside) if node.inside else None
         if plan is not None:
+            _wait_with(plan, held_up[plan], target, nodes, graph, linked)
             _draw(graph, linked, target, plan, Reason.AFTER, "")
+
+
+def _wait_with(
+    plan: int,
+    held_up: Sequence[tuple[int, Reason]],
+    target: int,
+    nodes: Sequence[Node],
+    graph: CallGraph,
+    linked: list[set[int]],
+) -> None:
+    """Let a call of a plan wait for what the call that holds it waits for, and fail with that."""
+    for source, reason in held_up:
+        why = Reason.NEEDS if reason.carries_failure else Reason.AFTER
+        _draw(graph, linked, source, target, why, "")
+    if plan in graph.earlier:
+        graph.earlier.setdefault(target, []).extend(graph.earlier[plan])
+    if plan in graph.faults and target not in graph.faults:
+        graph.faults[target] = Failure(
+            code=Code.DEPENDENCY_FAILED,
+            message=f"{nodes[target].name} was not run: {nodes[plan].name}, which holds it, cannot "
+            "be run.",
+            cause=nodes[plan].id,
+        )
 
 
 def _draw(

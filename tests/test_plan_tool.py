@@ -1244,3 +1244,43 @@ def test_a_dag_in_a_plan_call_runs_as_the_same_dag_of_a_host(calls: list[Json]) 
         else:
             assert told[name]["error"]["code"] == outcome.code
             assert told[name]["error"]["message"] == outcome.message
+
+
+# What a plan waits for, its calls wait for
+
+
+@pytest.mark.parametrize(
+    ("waits", "log", "x"),
+    [
+        ({"needs": ["good"]}, ["good", "quick", "quick"], State.SUCCEEDED),
+        ({"after": ["bad"]}, ["bad", "quick", "quick"], State.SUCCEEDED),
+        ({"needs": ["bad"]}, ["bad"], State.SKIPPED),
+        ({"needs": ["ghost"]}, [], State.FAILED),
+        ({"needs": ["behind"]}, [], State.FAILED),
+    ],
+)
+def test_the_calls_of_a_plan_wait_for_what_the_plan_waits_for_and_fail_with_it(
+    waits: dict[str, Any], log: list[str], x: State
+) -> None:
+    stage = Stage()
+    theatre = Theatre(
+        stage,
+        stage.tool("good", Sleep(5), Log("good"), effect=Effect.READ),
+        stage.tool("bad", Sleep(5), Log("bad"), Raise(ValueError("no")), effect=Effect.READ),
+        stage.tool("quick", Log("quick"), effect=Effect.READ),
+        plan_tool(),
+    )
+    inner = [
+        {"id": "x", "tool": "quick", "arguments": {}},
+        {"id": "y", "tool": "quick", "arguments": {}},
+    ]
+    first = next((name for name in ("good", "bad") if name in str(waits)), None)
+    before = [] if first is None else [{"id": first, "tool": first}]
+    holder = {"id": "p", "tool": "plan", "arguments": {"calls": inner}, **waits}
+    behind = {"id": "behind", "tool": "nothing", "needs": ["p"]}
+
+    turn = theatre.play(plan(*before, holder, behind))
+
+    assert stage.log == log
+    assert (states(turn)["x"], states(turn)["y"]) == (x, x)
+    assert states(turn)["behind"] is not State.SUCCEEDED
