@@ -12,7 +12,7 @@ export PYTHON
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test nightly fuzz crash check bench lint format types imports cover fresh servers lock clean
+.PHONY: help demo test nightly fuzz crash fight power check bench lint format types imports cover fresh servers lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -30,16 +30,28 @@ nightly: $(VENV)/dev.stamp ## the lane table against its naive model, 100,000 st
 fuzz: $(VENV)/dev.stamp ## random programs against engine, lanes and plans, ROUNDS=20 times as many
 	@LANEWAY_ROUNDS=$(ROUNDS) $(PY) -m pytest --timeout=3600 $(FUZZED) $(ARGS)
 
-crash: $(VENV)/dev.stamp ## processes that die at every commit, and random turns that do, DEATHS=500
-	@LANEWAY_DEATHS=$(DEATHS) $(PY) -m pytest --timeout=3600 $(CRASHED) $(ARGS)
+crash: $(VENV)/dev.stamp ## DEATHS=10000 real deaths of random programs; SEED=1, RESUME=state.json
+	@LANEWAY_DEATHS=50 $(PY) -m pytest --timeout=3600 $(CRASHED) $(ARGS)
+	@$(PY) -m tests.deaths --deaths $(DEATHS) --seed $(SEED) $(if $(RESUME),--resume $(RESUME))
+
+fight: $(VENV)/dev.stamp ## two processes fight for RUNS=50 runs, for SECONDS=60, frozen at random
+	@$(PY) -m tests.deaths.fight --runs $(RUNS) --seconds $(SECONDS) --seed $(SEED)
+
+power: $(VENV)/dev.stamp ## IMAGES=3000 power failures at and between the syncs of a journal; SEED=1
+	@$(PY) -m tests.power --images $(IMAGES) --seed $(SEED) $(ARGS)
 
 ROUNDS ?= 20
 FUZZED := tests/test_engine_sagas.py tests/test_nested_drives.py \
 	tests/test_lane_controls.py::test_whatever_an_operator_does_every_call_ends_and_no_limit_is_passed \
 	tests/test_lane_controls_table.py::test_driven_at_random_nothing_is_lost_and_no_limit_is_passed \
 	tests/test_plan_tool.py::test_a_dag_in_a_plan_call_runs_as_the_same_dag_of_a_host
-DEATHS ?= 500
-CRASHED := tests/test_crash.py tests/test_engine_deaths.py tests/test_nested_attacks.py \
+DEATHS ?= 10000
+IMAGES ?= 3000
+SEED ?= 1
+RUNS ?= 50
+SECONDS ?= 60
+# What the campaign cannot: every commit of one turn, and deaths in virtual time.
+CRASHED := tests/test_crash.py tests/test_engine_deaths.py \
 	tests/test_demo.py::test_a_death_at_any_commit_loses_nothing_and_repeats_nothing \
 	tests/test_plan_tool.py::test_a_plan_survives_the_death_of_its_process_at_any_commit
 
