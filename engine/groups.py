@@ -23,6 +23,8 @@ TERM_SECONDS = 0.5
 """Between SIGTERM and SIGKILL for what an earlier driver left."""
 KILL_SECONDS = 1.0
 """How long what was killed may take to be gone."""
+_ROUNDS = 3
+"""Looks for processes that were started while others were sent a signal."""
 
 _PROC = Path("/proc")
 _DEAD = frozenset("ZX")
@@ -60,6 +62,8 @@ def start_of(pid: int) -> str:
 def signal_group(number: int, which: signal.Signals, *, started: str = "") -> None:
     """Send a signal to a whole group of this process's making; one that is empty has ended.
 
+    Groups that a shell's job control has made in the session of the leader are part of it.
+
     Args:
         number: the pid of its leader.
         which: the signal.
@@ -73,19 +77,38 @@ def signal_group(number: int, which: signal.Signals, *, started: str = "") -> No
         return
     with suppress(ProcessLookupError, PermissionError):  # macOS: the latter of zombies
         os.killpg(number, which)
+    told: set[int] = set()
+    for _ in range(_ROUNDS):
+        found = {one.pid for one in _in_session(number) if one.group != number} - told
+        _send(Found(tuple(found)), which)
+        told |= found
+        if not found:
+            break
 
 
 def has_ended(number: int) -> bool:
-    """Whether nobody of a group lives any more."""
+    """Whether nobody of a group lives any more, nor of the session that its leader leads."""
     try:
         os.killpg(number, 0)
     except ProcessLookupError:
-        return True
+        return not any(_in_session(number))
     except PermissionError:
         if not _PROC.joinpath("self").exists():
             return True  # macOS says so of a group of zombies
     # What is there may be dead, and only not reaped by its parent.
-    return all(one.group != number or one.state in _DEAD for one in _processes())
+    alive = (one for one in _processes() if one.state not in _DEAD)
+    return all(number not in (one.group, one.session) for one in alive)
+
+
+def _in_session(number: int) -> Iterator[_Process]:
+    """The living of a session. Asking the kernel is quicker than reading of each process."""
+    for pid in _pids():
+        with suppress(ProcessLookupError, PermissionError):
+            if os.getsid(pid) != number:
+                continue
+        found = _look_up(pid)
+        if found is not None and found.session == number and found.state not in _DEAD:
+            yield found
 
 
 class Found(NamedTuple):
@@ -176,15 +199,18 @@ def _namespace(pid: int) -> str:
 
 
 def _processes() -> Iterator[_Process]:
+    for pid in _pids():
+        found = _look_up(pid)
+        if found is not None:
+            yield found
+
+
+def _pids() -> list[int]:
     try:
         names = os.listdir(_PROC)  # noqa: PTH208 - names, hundreds of them
     except OSError:
-        return
-    for name in names:
-        if name.isdecimal():
-            found = _look_up(int(name))
-            if found is not None:
-                yield found
+        return []
+    return [int(name) for name in names if name.isdecimal()]
 
 
 def _look_up(pid: int) -> _Process | None:

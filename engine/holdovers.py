@@ -126,7 +126,8 @@ async def _found(view: RunView, rows: Sequence[Row], services: "Services") -> li
 
 
 def _was_left(call: CallView) -> bool:
-    return call.stuck or call.state in (State.RUNNING, State.UNCERTAIN)
+    begun = call.attempt > 0 and call.outcome is None
+    return call.stuck or begun or call.state is State.UNCERTAIN
 
 
 def _of_run(view: RunView, rows: Sequence[Row]) -> list[Holdover]:

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 
 from laneway.engine.clock import Clock
 from laneway.engine.failures import stopped
+from laneway.engine.groups import look
+from laneway.engine.holdovers import groups_left
 from laneway.engine.nesting import ORPHANED
 from laneway.engine.recovery import found_out
 from laneway.errors import DamagedJournalError, RunOwnedError
@@ -80,7 +82,9 @@ def taken_up(run: RunId, rows: Sequence[Row]) -> tuple[RunView, list[Fact]]:
         The view once the facts are kept, and these.
     """
     view = fold(run, rows)
-    facts = [RunTaken(driver=this_driver(), mode=view.mode), *found_out(view)]
+    left = groups_left(run, rows).items()
+    held = {call for call, groups in left if not all(look(group).gone for group in groups)}
+    facts = [RunTaken(driver=this_driver(), mode=view.mode), *found_out(view, held)]
     for fact in facts:
         view.apply(Row(run, view.seq + 1, 0.0, 0.0, fact))
     return view, facts

@@ -10,11 +10,12 @@ its own (a daemon) escapes.
 import asyncio
 import errno
 import os
+import re
 import shutil
 import signal
 import subprocess
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -35,6 +36,8 @@ Announce = Callable[[int, str], Awaitable[None]]
 # The first line of the input opens the gate, end of file closes it. Whoever lost its parent before
 # the kernel was told to say so has another parent now, and goes, too: prctl(2), PR_SET_PDEATHSIG.
 _GATE = 'read -r go && [ "$PPID" = "$0" ] || exit 125; exec "$@"'
+_SHELL_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+"""Of a variable that every shell passes on."""
 
 
 class Ended(NamedTuple):
@@ -62,7 +65,8 @@ async def run_process(
     Args:
         command: the program and its arguments; or a line for /bin/sh.
         cwd: the folder in which it runs; that of this process if None.
-        env: its variables; those of this process if None.
+        env: its variables; those of this process if None. Names that no shell can have, as `a.b`,
+            need bash: without it they may be missing.
         input: what it can read; nothing if None.
         timeout_seconds: how long it may take.
         grace_seconds: between SIGTERM and SIGKILL, when it is cancelled or has taken too long.
@@ -82,7 +86,7 @@ async def run_process(
         environment[MARK] = mark
     gate = _GATE if input is not None else f"{_GATE} </dev/null"
     async with _pipes() as pipes:
-        process = await _start(_behind(gate, argv), cwd, environment, pipes)
+        process = await _start(_behind(gate, argv, environment), cwd, environment, pipes)
         started = start_of(process.pid)
         grace = grace_seconds
         limit = asyncio.timeout(timeout_seconds)
@@ -142,7 +146,9 @@ def see_that_starts(
         raise ValueError("a command needs a program; it is empty")
     name = argv[0]
     if os.sep not in name:
-        if shutil.which(name, path=env.get("PATH", os.defpath)) is None:
+        folders = env.get("PATH", os.defpath).split(os.pathsep)
+        beside = os.pathsep.join(os.path.join(cwd or ".", one) for one in folders)  # noqa: PTH118
+        if shutil.which(name, path=beside) is None:
             raise FileNotFoundError(errno.ENOENT, "no such program in PATH", name)
         return
     path = Path(cwd or ".") / name
@@ -152,9 +158,18 @@ def see_that_starts(
         raise PermissionError(errno.EACCES, "it cannot be executed", name)
 
 
-def _behind(gate: str, argv: Sequence[str]) -> list[str]:
+def _behind(gate: str, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
     """A command that waits at the gate, and that the kernel kills if this process dies."""
-    return [*_dying_with_parent(), "/bin/sh", "-c", gate, str(os.getpid()), *argv]
+    return [*_dying_with_parent(), *_shell(env), gate, str(os.getpid()), *argv]
+
+
+def _shell(env: Mapping[str, str]) -> tuple[str, ...]:
+    """What reads the gate. dash drops variables of names like `a.b`; bash passes them on.
+
+    With -p, bash takes nothing from them: no start-up file, no function in place of `read`.
+    """
+    bash = None if all(map(_SHELL_NAME.fullmatch, env)) else shutil.which("bash")
+    return ("/bin/sh", "-c") if bash is None else (bash, "-pc")
 
 
 @cache
@@ -177,19 +192,23 @@ class _Pipes(asyncio.BaseProtocol):
 
     def __init__(self) -> None:
         self.output = Output()
-        self.child_input, self._key_end = os.pipe()
-        self._output_end, self.child_output = os.pipe()
         self._key: asyncio.WriteTransport | None = None
         self._drain: asyncio.ReadTransport | None = None
+        self._ends = ExitStack()
+        """Closes whichever ends are still open."""
+        with ExitStack() as ends:
+            child_input, key_end = os.pipe()
+            self.child_input = ends.enter_context(os.fdopen(child_input, "rb", 0))
+            self._key_end = ends.enter_context(os.fdopen(key_end, "wb", 0))
+            output_end, child_output = os.pipe()
+            self._output_end = ends.enter_context(os.fdopen(output_end, "rb", 0))
+            self.child_output = ends.enter_context(os.fdopen(child_output, "wb", 0))
+            self._ends = ends.pop_all()
 
     async def connect(self) -> None:
         loop = asyncio.get_running_loop()
-        self._drain, _ = await loop.connect_read_pipe(
-            lambda: self.output, os.fdopen(self._output_end, "rb", 0)
-        )
-        self._key, _ = await loop.connect_write_pipe(
-            lambda: self, os.fdopen(self._key_end, "wb", 0)
-        )
+        self._drain, _ = await loop.connect_read_pipe(lambda: self.output, self._output_end)
+        self._key, _ = await loop.connect_write_pipe(lambda: self, self._key_end)
 
     def open_gate(self, input: bytes | str | None) -> None:  # noqa: A002
         data = input.encode() if isinstance(input, str) else input or b""
@@ -205,13 +224,14 @@ class _Pipes(asyncio.BaseProtocol):
         self._key = None
 
     def close_child_ends(self) -> None:
-        os.close(self.child_input)
-        os.close(self.child_output)
+        self.child_input.close()
+        self.child_output.close()
 
     def close(self) -> None:
         self.shut_gate()
         if self._drain is not None:
             self._drain.close()
+        self._ends.close()
 
 
 @asynccontextmanager

@@ -6,16 +6,21 @@ tool or a human says what became of it.
 """
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from laneway.calls import Reason
+from msgspec.structs import replace
+
+from laneway.calls import CallRecord, Reason
 from laneway.claims import Access
+from laneway.effects import Effect
 from laneway.engine.failures import lost
 from laneway.engine.handing_on import hand_on_again
 from laneway.engine.live import LiveCall, LivePlan, LiveTurn
 from laneway.engine.planning import PlanTool, plan_tool
 from laneway.engine.sealing import LOST
 from laneway.engine.secrets.marks import holds_mark
+from laneway.engine.tool import Tool
+from laneway.engine.tools import Toolset
 from laneway.facts import AttemptEnded, CallEnded, Fact, HolderStopped
 from laneway.ids import CallId
 from laneway.journal.fold import CallView, RunView, TurnView
@@ -28,12 +33,15 @@ if TYPE_CHECKING:
 DIED = "the process that drove the run ended"
 
 
-def found_out(view: RunView, held: Collection[CallId] = ()) -> list[Fact]:
+def found_out(
+    view: RunView, held: Collection[CallId] = (), tools: Toolset | None = None
+) -> list[Fact]:
     """What a new driver knows of the old one's running calls, as facts.
 
     Args:
         view: of the run.
         held: calls of which processes are still running, and hold their claims.
+        tools: that the new driver has, if it is to go on; what they declare by now counts, too.
     """
     facts: list[Fact] = []
     for call in view.calls.values():
@@ -42,7 +50,8 @@ def found_out(view: RunView, held: Collection[CallId] = ()) -> list[Fact]:
         if call.state is not State.RUNNING:
             continue
         record = call.record
-        if is_safe(call) and (call.id not in held or _excludes_itself(call)):
+        safe = is_safe(record if tools is None else as_declared(record, tools.get(record.tool)))
+        if safe and (call.id not in held or _excludes_itself(call)):
             facts.append(AttemptEnded(call=call.id, attempt=call.attempt, cause=DIED))
         else:
             failure = lost(record.tool, DIED[0].upper() + DIED[1:])
@@ -55,9 +64,21 @@ def found_out(view: RunView, held: Collection[CallId] = ()) -> list[Fact]:
     return facts
 
 
-def is_safe(call: CallView) -> bool:
+def is_safe(record: CallRecord) -> bool:
     """Whether it makes no difference if a call is run twice."""
-    return call.record.effect.changes_nothing or call.record.idempotent
+    return record.effect.changes_nothing or record.idempotent
+
+
+def as_declared(record: CallRecord, tool: Tool[..., Any] | None) -> CallRecord:
+    """A recorded call, as far-reaching as its tool says by now, if that has another version."""
+    if tool is None or tool.spec.version == record.tool_version:
+        return record
+    now = tool.effect_of(record.arguments)
+    return replace(
+        record,
+        effect=max(record.effect, now, key=list(Effect).index),
+        idempotent=record.idempotent and (now.changes_nothing or tool.spec.idempotent),
+    )
 
 
 def _excludes_itself(call: CallView) -> bool:
@@ -73,7 +94,7 @@ def _given_up(turn: TurnView) -> list[Fact]:
     return [
         CallEnded(call=call.id, state=State.FAILED, outcome=_may_have_run(call.record.tool))
         for call in turn.calls
-        if call.outcome is None and call.state is not State.RUNNING and not is_safe(call)
+        if call.outcome is None and call.state is not State.RUNNING and not is_safe(call.record)
     ]
 
 
@@ -120,11 +141,12 @@ def revive(view: TurnView, scheduler: "Scheduler") -> LiveTurn:
 
 def _revive_call(view: CallView, turn: LiveTurn, scheduler: "Scheduler") -> LiveCall:
     services = scheduler.services
-    record = view.record
+    tool = services.tools.get(view.record.tool)
+    record = as_declared(view.record, tool)
     call = LiveCall(
         record=record,
         name=record.provider_id,
-        tool=services.tools.get(record.tool),
+        tool=tool,
         turn=turn,
         scheduler=scheduler,
         claims=view.claims or record.claims,

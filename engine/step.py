@@ -48,7 +48,7 @@ from laneway.ids import ApprovalId
 from laneway.lanes.names import is_alias, is_lane
 from laneway.lanes.priorities import bounded
 from laneway.lanes.requests import Request
-from laneway.outcomes import Failure, Outcome, succeeded
+from laneway.outcomes import Code, Failure, Happened, Outcome, succeeded
 from laneway.policies.approvals import approval_id, digest, expiry
 from laneway.policies.questions import Decision, Question, Verdict, denied
 from laneway.states import State
@@ -137,6 +137,9 @@ class Step:
             return False
         verdict = self.judge(call)
         refusal: Failure | None = None
+        if call.attempt > call.cleared and not call.record.idempotent:
+            self.end(call, State.FAILED, _not_twice(call.record.tool))
+            return False
         if call.approval is not None and not self._still_bound(call, call.approval):
             refusal = APPROVAL_STALE
         elif verdict.decision is Decision.DENY:
@@ -600,6 +603,19 @@ def _outcome_of(call: LiveCall, found: Found) -> Outcome:
 
 def _after_attempts(call: LiveCall, failure: Failure) -> Failure:
     return after_attempts(call.attempt - call.cleared, call.record.effect, failure)
+
+
+def _not_twice(tool: str) -> Failure:
+    """The failure of a call that was begun as one of a tool that might be repeated."""
+    return Failure(
+        code=Code.OUTCOME_UNKNOWN,
+        message=(
+            f"{tool} had been started before, and by now it is a tool that must not be run twice. "
+            "It may or may not have happened."
+        ),
+        happened=Happened.UNKNOWN,
+        hint="Find out whether it happened before asking again.",
+    )
 
 
 def bound_digest(call: LiveCall) -> str:

@@ -12,7 +12,7 @@ them. Arguments, messages and results stay as they were said.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -60,7 +60,8 @@ class Forked(msgspec.Struct, frozen=True, kw_only=True):
     that it is idempotent. Their idempotency keys are those of the run that is shared, as are those
     of every call in the shared past."""
     approvals: tuple[ApprovalId, ...]
-    """Questions that were open there, and now are the fork's to be answered as well."""
+    """Questions that were open there, and now are the fork's to be answered as well; those of calls
+    in the runs below by their new names: `fork/t1.2/1/t1.1.a1`."""
 
 
 async def fork(store: JournalStore, run: str, new: str, *, at: int | None = None) -> Forked:
@@ -92,12 +93,21 @@ async def fork(store: JournalStore, run: str, new: str, *, at: int | None = None
     shared = rows[:seq]
     view = fold(source, shared)
     copies = {RunId(new): _forked(shared, source, source, new)}
+    asked = list(_open_questions(view))
     for name in await _below(store, view):
         inner = _until(shared, (await _read(store, name))[0])
         if inner:
-            copies[RunId(_renamed(name, source, new))] = _forked(inner, name, source, new)
+            copy = RunId(_renamed(name, source, new))
+            copies[copy] = _forked(inner, name, source, new)
+            asked += (ApprovalId(f"{copy}/{one}") for one in _open_questions(fold(name, inner)))
     await _write(store, copies)
-    return _told(view, RunId(new), tuple(copies)[1:])
+    return _told(view, RunId(new), tuple(copies)[1:], tuple(asked))
+
+
+def _open_questions(view: RunView) -> Iterator[ApprovalId]:
+    for one in view.approvals.values():
+        if one.answer is None and view.calls[one.call].state is State.AWAITING_APPROVAL:
+            yield one.id
 
 
 def whole(rows: Sequence[Row], seq: int) -> bool:
@@ -264,7 +274,9 @@ async def _write(store: JournalStore, copies: Mapping[RunId, Sequence[Row]]) -> 
             await store.leave(name)
 
 
-def _told(view: RunView, new: RunId, below: tuple[RunId, ...]) -> Forked:
+def _told(
+    view: RunView, new: RunId, below: tuple[RunId, ...], asked: tuple[ApprovalId, ...]
+) -> Forked:
     running = [call for call in view.calls.values() if call.state is State.RUNNING]
     return Forked(
         run=new,
@@ -277,9 +289,5 @@ def _told(view: RunView, new: RunId, below: tuple[RunId, ...]) -> Forked:
             for call in running
             if call.record.idempotent and not call.record.effect.changes_nothing
         ),
-        approvals=tuple(
-            one.id
-            for one in view.approvals.values()
-            if one.answer is None and view.calls[one.call].state is State.AWAITING_APPROVAL
-        ),
+        approvals=asked,
     )

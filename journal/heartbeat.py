@@ -61,24 +61,30 @@ class Heartbeat:
         self._pid = os.getpid()
 
     def hold(self, run: RunId, lease: Beating, /) -> None:
-        """Keep a lease alive from now on."""
-        if not self._is_here:
-            return
-        with self._changed:
-            self._held[run] = lease
-            if not self._lives:
-                self._lives = True
-                self._thread = threading.Thread(
-                    target=self._live, name="laneway-lease", daemon=True
-                )
-                self._thread.start()
+        """Keep a lease alive from now on.
 
-    def drop(self, run: RunId, /) -> None:
-        """Keep it alive no more. A beat that is under way changes nothing of a lease given back."""
+        Raises:
+            RuntimeError: the system has no thread for it; the lease is not kept alive.
+        """
         if not self._is_here:
             return
         with self._changed:
-            self._held.pop(run, None)
+            if not self._lives:
+                thread = threading.Thread(target=self._live, name="laneway-lease", daemon=True)
+                thread.start()  # It waits for the lock that is held here.
+                self._thread, self._lives = thread, True
+            self._held[run] = lease
+
+    def drop(self, run: RunId, lease: Beating, /) -> None:
+        """Keep it alive no more. A beat that is under way changes nothing of a lease given back.
+
+        Another lease of the run, which was taken meanwhile, is kept alive.
+        """
+        if not self._is_here:
+            return
+        with self._changed:
+            if self._held.get(run) is lease:
+                del self._held[run]
             self._changed.notify()
 
     def close(self) -> None:
@@ -156,7 +162,7 @@ class Heartbeat:
             raise
         for run, lease in held.items():
             if run in gone:
-                self.drop(run)
+                self.drop(run, lease)
                 self._lost(run, lease)
             else:
                 lease.heard = max(lease.heard, known)

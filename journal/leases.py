@@ -7,6 +7,7 @@ heartbeat.py.
 """
 
 import asyncio
+import os
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from collections.abc import Set as AbstractSet
@@ -48,7 +49,11 @@ class Lease(msgspec.Struct):
 _DRIVEN_HERE: dict[tuple[tuple[int, int], RunId], Lease] = {}
 """The runs that this process drives, or is about to, in its own name, by file and name. A lease in
 a file that names this process and is not among these is a leftover: it could not be given back when
-it should. A file is known by device and inode, since it may have several names."""
+it should. A file is known by device and inode, since it may have several names. A fork of the
+process drives nothing of it."""
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_DRIVEN_HERE.clear)
 
 
 class Leases:
@@ -85,13 +90,20 @@ class Leases:
             heard = lease_clock()
             lease.id, lease.token = await self._swap(run, driver, leftovers=in_own_name)
             lease.heard = heard
+            await self._keep_alive(run, lease)
         except BaseException:
             self._let_go(run, lease)
             raise
         self.held[run] = lease
         self.lost.pop(run, None)
-        self._heartbeat.hold(run, lease)
         return lease
+
+    async def _keep_alive(self, run: RunId, lease: Lease) -> None:
+        try:
+            self._heartbeat.hold(run, lease)
+        except RuntimeError:  # No thread can be had: nobody else is to wait for this process.
+            await self._connection.fetch("leave", (lease.id, lease.token))
+            raise
 
     def heard(self, runs: Iterable[RunId], when: float) -> None:
         """A commit has shown that these were held at a moment of `lease_clock`."""
@@ -123,7 +135,7 @@ class Leases:
         lease = self.held.pop(run, None)
         if lease is None:
             return
-        self._heartbeat.drop(run)
+        self._heartbeat.drop(run, lease)
         try:
             await self._connection.fetch("leave", (lease.id, lease.token))
         finally:
@@ -179,6 +191,7 @@ class Leases:
                 "pulse": pulse(),
                 "seen_token": token,
                 "seen_driver": owner,
+                "seen_beat": beat,
             }
             for number, new_token in await self._connection.fetch("take", swap):
                 return number, new_token
@@ -213,7 +226,7 @@ class Leases:
         if token == lease.token or self.held.get(run) is not lease:
             return False
         self._let_go(run, self.held.pop(run))
-        self._heartbeat.drop(run)
+        self._heartbeat.drop(run, lease)
         self.lost[run] = (
             describe(_read_driver(run, owner)) if owner else "nobody now, but was by another"
         )

@@ -88,13 +88,14 @@ WHERE runs.id = new.column1 AND runs.token = new.column2
 SELECT token, driver, beat, pulse FROM runs WHERE name = :run
 
 -- name: take
--- Become the driver, if the run is still as `owner` found it: compare and swap, so that of two
--- that saw the same dead owner one gets no row back and looks again.
+-- Become the driver, if the run is still as `owner` found it, its last sign of life included:
+-- compare and swap, so that of two that saw the same dead owner one gets no row back and looks
+-- again, and an owner that was silent for long and has just woken up keeps the run.
 INSERT INTO runs (name, token, driver, beat, pulse)
 VALUES (:run, 1, :driver, :now, :pulse)
 ON CONFLICT (name) DO UPDATE
 SET token = token + 1, driver = excluded.driver, beat = excluded.beat, pulse = excluded.pulse
-WHERE token = :seen_token AND driver IS :seen_driver
+WHERE token = :seen_token AND driver IS :seen_driver AND beat IS :seen_beat
 RETURNING id, token
 
 -- name: beat

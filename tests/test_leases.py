@@ -27,7 +27,7 @@ from laneway.ids import RunId
 from laneway.journal import lease
 from laneway.journal.heartbeat import Heartbeat
 from laneway.journal.lease import describe, owner_in_the_way, pulse, silence, this_driver
-from laneway.journal.leases import Lease
+from laneway.journal.leases import Lease, Leases
 from laneway.journal.memory import MemoryJournal, MemoryStore
 from laneway.journal.sqlite import SqliteStore
 from laneway.testing.sample_facts import notes
@@ -303,7 +303,7 @@ def test_a_heartbeat_whose_file_is_gone_says_nothing_of_another_one(path: Path) 
 FORKS = """
     import asyncio, os, sqlite3, sys, threading, time
     from laneway.journal.lease import this_driver
-    from laneway.journal.leases import Lease
+    from laneway.journal.leases import Lease, Leases
     from laneway.journal.sqlite import SqliteStore
 
     async def main():
@@ -313,7 +313,7 @@ FORKS = """
         beating = store._opened[1]._heartbeat
         if os.fork() == 0:
             beating.hold("fix-42", Lease(1, 1))
-            beating.drop("other")
+            beating.drop("fix-42", beating._held["fix-42"])
             beating.close()
             names = [thread.name for thread in threading.enumerate()]
             print("child beats" if "laneway-lease" in names else "child is silent", flush=True)
@@ -666,3 +666,35 @@ def test_a_heartbeat_holds_what_it_was_given_and_beats_for_nothing_else(path: Pa
         time.sleep(0.001)
     beating.close()
     assert lost == [RUN]
+
+
+def test_an_owner_that_gives_a_sign_of_life_between_look_and_swap_keeps_its_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "runs.db"
+    elsewhere = Driver(host="elsewhere", boot="b", pid=7, started="1", namespace="n")
+    run = RunId("r")
+
+    async def main() -> None:
+        store = SqliteStore(path)
+        await store.open()
+        await store.take(run, elsewhere)
+        await store.close()
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            text = msgspec.json.encode(elsewhere).decode()
+            other.execute("UPDATE runs SET driver = ?, beat = 1, pulse = 0", (text,))
+        look = Leases._look
+
+        async def look_and_be_late(leases: Leases, name: RunId) -> Any:
+            seen = await look(leases, name)
+            with closing(sqlite3.connect(path, isolation_level=None)) as other:
+                other.execute("UPDATE runs SET beat = ?", (time.time(),))
+            return seen
+
+        monkeypatch.setattr(Leases, "_look", look_and_be_late)
+        await store.open()
+        with pytest.raises(RunOwnedError, match="process 7 on host 'elsewhere'"):
+            await store.take(run, this_driver())
+        await store.close()
+
+    asyncio.run(main())
