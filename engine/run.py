@@ -24,7 +24,14 @@ from laneway.engine.scheduler import Scheduler
 from laneway.engine.sealing import see_no_secret
 from laneway.engine.secrets.alike import alike
 from laneway.engine.setting import changes_since
-from laneway.engine.settling import UNSAID, as_json, finding, settlement, told_already
+from laneway.engine.settling import (
+    UNSAID,
+    as_json,
+    finding,
+    settlement,
+    told_already,
+    unsettled_call,
+)
 from laneway.engine.step import bound_digest, may_run_again
 from laneway.engine.turn import Turn, asked_for, conversation, open_names
 from laneway.errors import (
@@ -128,7 +135,7 @@ class Run:
                 setting=None if setting == view.setting else setting,
                 changes=() if setting is None else changes_since(view, setting),
             )
-            opening = [taken, *found_out(view, held), *ended]
+            opening = [taken, *found_out(view, held, services.tools), *ended]
             last = view.turns[-1:]
             self._parents = [call for turn in last for call in turn.calls if call.children]
         else:
@@ -461,6 +468,9 @@ class Run:
         """
         scheduler = self._live
         found = finding(name, value=value, failure=failure, again=again)
+        if found is not None and scheduler.secrets is not None:
+            asked = unsettled_call(self.view, name).record
+            found = scheduler.secrets.found(self.id, asked, found)
         call = self._live_call(name)
         if call is None or call.state is not State.UNCERTAIN or call.turn.closed:
             said = settlement(self.view, name, found, whole_text(by))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from laneway.calls import Referring
+from laneway.calls import CallRecord, Referring
 from laneway.engine.arguments import read_json
 from laneway.engine.kinds import is_list, is_object
 from laneway.engine.nesting import holder
@@ -274,6 +274,25 @@ class Secrets:
             return outcome
         self.vault.learn(secrets_in(outcome.value, shape, keep_nothing))
         self._results[call.called] = outcome.value
+        return Success(value=told)
+
+    def found(self, run: RunId, call: CallRecord, outcome: Outcome) -> Outcome:
+        """What somebody says that a call came to, with marks in place of the secrets in it.
+
+        Args:
+            run: whose call it is.
+            call: as it was asked for.
+            outcome: as it was said.
+        """
+        tool = self._tools.get(call.tool)
+        shape = None if tool is None else tool.secret_result
+        if shape is None or isinstance(outcome, Failure):
+            return outcome
+        told = hidden(outcome.value, shape, keep_nothing)
+        if told is outcome.value:
+            return outcome
+        self.vault.learn(secrets_in(outcome.value, shape, keep_nothing))
+        self._results[f"{run}/{call.id}"] = outcome.value
         return Success(value=told)
 
     def gathered(self, call: "LiveCall", calls: Sequence["LiveCall"]) -> None:

@@ -23,7 +23,6 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-from msgspec.structs import fields as fields_of
 
 from laneway.engine.telling import named, whole_text
 
@@ -147,7 +146,7 @@ class Walk:
         if isinstance(value, Enum):
             return self.value(value.value)
         if _is_model(value):
-            return self.value(_dumped(value))
+            return self.value(dumped(value))
         if isinstance(value, msgspec.Struct):
             return self.struct(value)
         if is_dataclass(value):
@@ -166,7 +165,8 @@ class Walk:
     def struct(self, value: msgspec.Struct) -> Any:
         """Rebuild a struct as msgspec would encode it: names, tag, unset fields; defaults stay."""
         config = value.__struct_config__
-        members = [(one.encode_name, getattr(value, one.name)) for one in fields_of(value)]
+        names = zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True)
+        members = [(told, getattr(value, name)) for name, told in names]
         members = [member for member in members if member[1] is not msgspec.UNSET]
         if config.tag is not None:
             members.insert(0, (config.tag_field or "type", config.tag))
@@ -206,11 +206,32 @@ def _is_model(value: object) -> bool:
     return pydantic is not None and isinstance(value, pydantic.BaseModel)
 
 
-def _dumped(model: Any) -> Any:
+def dumped(model: Any, /) -> Any:
+    """Let a pydantic model tell itself, but for the numbers for which it would tell null."""
     try:
-        return model.model_dump(mode="json", warnings=False)
+        told = model.model_dump(mode="json", warnings=False)
     except ValueError:
         return model.model_dump(warnings=False)  # the walk knows more types, or finds the place
+    return _with_numbers(told, model.model_dump(warnings=False)) if _holds_none(told) else told
+
+
+def _holds_none(told: Any) -> bool:
+    if type(told) is dict:
+        told = told.values()
+    elif type(told) is not list:
+        return told is None
+    return any(map(_holds_none, told))
+
+
+def _with_numbers(told: Any, given: Any) -> Any:
+    """Put numbers that are not finite back in the place of null, for the walk to refuse."""
+    if told is None:
+        return given if isinstance(given, float) and not math.isfinite(given) else None
+    if type(told) is dict and isinstance(given, dict):
+        return {name: _with_numbers(one, given.get(name)) for name, one in told.items()}
+    if type(told) is list and isinstance(given, list | tuple) and len(told) == len(given):
+        return [_with_numbers(one, was) for one, was in zip(told, given, strict=True)]
+    return told
 
 
 def _integer(value: int) -> int:

@@ -55,5 +55,5 @@ def bodies(archive: bytes, /) -> Iterable[bytes]:
 def _opened(archive: bytes) -> list[tuple[float, float, bytes]]:
     try:
         return _decode(zlib.decompress(archive))
-    except (zlib.error, msgspec.MsgspecError) as error:
+    except (zlib.error, msgspec.MsgspecError, TypeError) as error:
         raise ValueError(f"its archive cannot be read ({error})") from error

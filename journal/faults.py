@@ -27,6 +27,10 @@ _WAYS_OUT = {
 }
 
 
+FAULTS = (sqlite3.Error, UnicodeDecodeError)
+"""What reading or writing a file may raise: the second where SQLite quotes a damaged schema."""
+
+
 def fault(path: Path, doing: str, error: BaseException, /) -> JournalError:
     """Turn an error of SQLite into one of ours, which names the file and the way out.
 
@@ -35,8 +39,7 @@ def fault(path: Path, doing: str, error: BaseException, /) -> JournalError:
         doing: What did not succeed: `could not be read`.
         error: What SQLite said.
     """
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the rest of it is detail
-    way_out = _WAYS_OUT.get(code, "mend the cause, then resume the run")
+    way_out = _WAYS_OUT.get(_code(error), "mend the cause, then resume the run")
     found = JournalError(
         f"journal {path} {doing} ({type(error).__name__}: {error}); {way_out.format(path=path)}"
     )
@@ -44,11 +47,23 @@ def fault(path: Path, doing: str, error: BaseException, /) -> JournalError:
     return found
 
 
-def is_busy(error: sqlite3.Error, /) -> bool:
+def is_busy(error: BaseException, /) -> bool:
     """Whether another program's lock is in the way, so that the same may succeed later."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
+    return _code(error) == sqlite3.SQLITE_BUSY
 
 
 def is_damage(error: BaseException | None, /) -> bool:
     """Whether SQLite could not make sense of what is in the file."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CORRUPT
+    return _code(error) == sqlite3.SQLITE_CORRUPT
+
+
+def is_out_of_reach(error: BaseException, /) -> bool:
+    """Whether the file, or its log, cannot be opened in this way."""
+    return _code(error) in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}
+
+
+def _code(error: BaseException | None) -> int:
+    if isinstance(error, UnicodeDecodeError):
+        return sqlite3.SQLITE_CORRUPT
+    found: int = getattr(error, "sqlite_errorcode", 0)
+    return found & 0xFF  # the rest of it is detail

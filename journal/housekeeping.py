@@ -8,20 +8,21 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Iterable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
+from math import inf
 from pathlib import Path
 
 import msgspec
 
 from laneway.errors import DamagedJournalError, JournalError
 from laneway.facts import Driver
-from laneway.ids import RunId
+from laneway.ids import RunId, is_own
 from laneway.journal.archives import bodies, packed
 from laneway.journal.codec import Chain, Kept
-from laneway.journal.faults import fault
+from laneway.journal.faults import FAULTS, fault
 from laneway.journal.lease import is_dead
 from laneway.journal.migrate import open_file
-from laneway.journal.overview import RunLine, lines
+from laneway.journal.overview import RunLine, lines, read_driver, seconds
 from laneway.journal.reading import looking_at
 from laneway.journal.spill import Spilled, is_spilled, values_folder
 from laneway.journal.statements import STATEMENTS
@@ -80,7 +81,8 @@ def compact(path: Path, runs: Iterable[RunId], /) -> Compacted:
     Raises:
         JournalError: the journal cannot be written.
     """
-    done, damaged = 0, []
+    done = 0
+    damaged: list[str] = []
     with _working_on(path) as connection:
         for run in _with_children(connection, runs):
             try:
@@ -117,8 +119,13 @@ def _compacted(connection: sqlite3.Connection, path: Path, run: RunId) -> bool:
     return True
 
 
-def remove(path: Path, runs: Iterable[RunId], /) -> int:
+def remove(path: Path, runs: Iterable[RunId], /, *, untouched_since: float = inf) -> int:
     """Remove runs for good, and what is below their calls, with the values that only they had.
+
+    Args:
+        path: of the journal.
+        runs: which.
+        untouched_since: Unix seconds; one of which something was written later stays after all.
 
     Returns:
         How many were removed: not those that are driven by now.
@@ -131,7 +138,7 @@ def remove(path: Path, runs: Iterable[RunId], /) -> int:
         for run in _with_children(connection, runs):
             connection.execute("BEGIN IMMEDIATE")
             number = _number_of_free(connection, run)
-            if number is not None:
+            if number is not None and not _is_touched(connection, number, untouched_since):
                 bounds = (number << 32, number << 32 | 0xFFFFFFFF)
                 connection.execute("DELETE FROM facts WHERE place BETWEEN ? AND ?", bounds)
                 connection.execute("DELETE FROM archives WHERE run = ?", (number,))
@@ -179,22 +186,33 @@ def back_up(path: Path, target: Path, /) -> None:
     coming = target.with_name(f"{target.name}.coming")
     coming.unlink(missing_ok=True)
     try:
+        # Twice: whoever prunes meanwhile removes old values, that of a new fact is a new file.
+        _copy_values(path, target)
         with looking_at(path) as connection, closing(sqlite3.connect(coming)) as copy:
             connection.execute("COMMIT")
             connection.backup(copy)
             copy.execute("UPDATE runs SET driver = NULL, token = token + 1")
             copy.commit()
             copy.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        # The values of a fact are on the disk before it is, and never change.
-        if values_folder(path).exists():
-            shutil.copytree(
-                values_folder(path), values_folder(target), ignore=shutil.ignore_patterns(".new-*")
-            )
+        _copy_values(path, target)
         coming.replace(target)
     except OSError as error:
         raise JournalError(f"the copy {target} could not be written ({error})") from error
     finally:
         coming.unlink(missing_ok=True)
+        if not target.exists():
+            shutil.rmtree(values_folder(target), ignore_errors=True)
+
+
+def _copy_values(path: Path, target: Path) -> None:
+    """Copy the values that are there and not copied yet; they never change."""
+    source, copy = values_folder(path.absolute()), values_folder(target.absolute())
+    for file in source.glob("*/[!.]*"):
+        to = copy / file.parent.name / file.name
+        if not to.exists():
+            to.parent.mkdir(parents=True, exist_ok=True)
+            with suppress(FileNotFoundError):  # Somebody prunes.
+                shutil.copy2(file, to)
 
 
 class _working_on:  # noqa: N801 - read as a sentence
@@ -213,16 +231,26 @@ class _working_on:  # noqa: N801 - read as a sentence
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         assert self._connection is not None
         self._connection.close()
-        if isinstance(error, sqlite3.Error):
+        if isinstance(error, (*FAULTS, OSError)):
             raise fault(self._path, "could not be tidied", error) from error
 
 
 def _number_of_free(connection: sqlite3.Connection, run: RunId) -> int | None:
     """The number of a run that nobody drives; None for any other."""
     for number, driver in connection.execute("SELECT id, driver FROM runs WHERE name = ?", (run,)):
-        if driver is None or not is_driven(msgspec.json.decode(driver, type=Driver)):
+        if driver is None or not is_driven(read_driver(run, str(driver))):
             return int(number)
     return None
+
+
+def _is_touched(connection: sqlite3.Connection, number: int, since: float) -> bool:
+    """Whether a fact of a run is younger than that."""
+    found = connection.execute(
+        "SELECT wall FROM facts WHERE place = (SELECT max(place) FROM facts "
+        "WHERE place BETWEEN ? AND ?)",
+        (number << 32, number << 32 | 0xFFFFFFFF),
+    )
+    return any(seconds(wall) > since for (wall,) in found)
 
 
 def _with_children(connection: sqlite3.Connection, runs: Iterable[RunId]) -> list[RunId]:
@@ -233,7 +261,11 @@ def _with_children(connection: sqlite3.Connection, runs: Iterable[RunId]) -> lis
             "SELECT name FROM runs WHERE name > ? AND name < ? ORDER BY id DESC",
             (f"{run}/", f"{run}0"),  # 0 comes right behind /
         )
-        found += [RunId(name) for (name,) in below.fetchall()]
+        found += [
+            RunId(name)
+            for (name,) in below.fetchall()
+            if is_own(name[len(run) + 1 :].split("/")[0])
+        ]
         found.append(run)
     return list(dict.fromkeys(found))
 
@@ -241,9 +273,9 @@ def _with_children(connection: sqlite3.Connection, runs: Iterable[RunId]) -> lis
 def _above(run: RunId, names: set[RunId]) -> RunId | None:
     """The run below whose call a run is, if that one is there."""
     parts = run.split("/")
-    for end in range(len(parts) - 2, 0, -1):
+    for end in range(len(parts) - 1, 0, -1):
         above = RunId("/".join(parts[:end]))
-        if above in names:
+        if above in names and is_own(parts[end]):
             return above
     return None
 
@@ -252,16 +284,38 @@ def _sweep(connection: sqlite3.Connection, values: Path) -> None:
     """Remove the files of values that no fact refers to any more."""
     if not values.exists():
         return
-    needed = set(_values_of(body for (body,) in connection.execute(_SPILLED)))
-    for (archive,) in connection.execute("SELECT body FROM archives"):
-        try:
+    connection.execute("BEGIN")  # One state: a run that is taken up leaves its archive meanwhile.
+    try:
+        needed = set(_values_of(body for (body,) in connection.execute(_SPILLED)))
+        for (archive,) in connection.execute("SELECT body FROM archives"):
             needed.update(_values_of(bodies(archive)))
-        except ValueError:
-            return  # What a damaged archive refers to is not known.
+    except (ValueError, msgspec.MsgspecError):
+        return  # What is damaged refers to nobody knows what.
+    finally:
+        connection.execute("ROLLBACK")
     settled = time.time() - SETTLED_SECONDS
-    for file in values.glob("*/*"):
-        if file.name not in needed and file.stat().st_mtime < settled:
-            file.unlink(missing_ok=True)
+    for file in values.glob("*/[!.]*"):
+        if file.name not in needed:
+            _remove_settled(file, settled)
+    for left in values.glob("*/.*"):
+        with suppress(FileNotFoundError):
+            if left.stat().st_mtime < settled:
+                left.unlink()
+
+
+def _remove_settled(file: Path, settled: float) -> None:
+    """Remove a value's file, unless a fact that is only just being kept has found it there."""
+    gone = file.with_name(f".gone-{file.name}")
+    try:
+        if file.stat().st_mtime >= settled:
+            return
+        file.replace(gone)  # Whoever looks for it from now on writes it anew.
+        if gone.stat().st_mtime >= settled:
+            gone.replace(file)
+        else:
+            gone.unlink()
+    except FileNotFoundError:
+        return  # Somebody else prunes, too.
 
 
 _SPILLED = (

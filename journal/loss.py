@@ -10,6 +10,7 @@ import sqlite3
 import time
 from collections.abc import Iterable
 from contextlib import closing
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,11 @@ from laneway.facts import Driver, LossAccepted, Row
 from laneway.ids import RunId
 from laneway.journal.chain import next_link
 from laneway.journal.codec import encode
-from laneway.journal.faults import fault, is_damage
+from laneway.journal.faults import FAULTS, fault, is_damage
 from laneway.journal.lease import owner_in_the_way, silence
 from laneway.journal.migrate import make, open_file
 from laneway.journal.reading import Found, find
+from laneway.journal.spill import sync_folder
 
 BUSY_SECONDS = 10.0
 
@@ -47,7 +49,7 @@ def accept_loss(path: Path, run: str, /, *, by: str = "") -> int:
     """
     try:
         return _accept(path, RunId(run), by)
-    except sqlite3.DatabaseError as error:
+    except FAULTS as error:
         raise fault(path, "could not be mended", error) from error
 
 
@@ -64,8 +66,7 @@ def _accept(path: Path, run: RunId, by: str) -> int:
         # The rows lie on pages that SQLite cannot go through: all that can be read moves.
         _refuse_if_driven(connection, "", ())
         coming = _rebuild(connection, path)
-    _put_aside(path)
-    coming.replace(path)
+    _exchange(path, coming)
     with closing(open_file(path, busy_seconds=BUSY_SECONDS, synchronous="FULL")) as mended:
         mended.execute("BEGIN IMMEDIATE")
         found = find(mended, path, run)
@@ -81,7 +82,7 @@ def _mended_in_place(connection: sqlite3.Connection, found: Found, lost: int, by
     _refuse_if_driven(connection, "WHERE name = ?", (found.run,))
     try:
         _give_up(connection, found, lost, by)
-    except sqlite3.DatabaseError as error:
+    except FAULTS as error:
         if not is_damage(error):
             raise
         connection.execute("ROLLBACK")
@@ -102,13 +103,24 @@ def _opened(path: Path) -> tuple[sqlite3.Connection, bool]:
     return connection, False
 
 
-def _put_aside(path: Path) -> None:
-    aside = path.with_name(f"{path.name}.damaged")
-    path.replace(aside)
+def _exchange(path: Path, coming: Path) -> None:
+    """Put the damaged file aside, with its log, and the new one in its place.
+
+    Whoever dies in between leaves a file with two names, which nobody opens: where there were none,
+    somebody would make an empty journal.
+    """
+    names = (f"{path.name}.damaged{n or ''}" for n in count())
+    aside = next(one for one in map(path.with_name, names) if not one.exists())
+    try:
+        aside.hardlink_to(path)
+    except OSError:  # There are file systems without links.
+        path.replace(aside)
     for ending in ("-wal", "-shm"):
         log = path.with_name(path.name + ending)
         if log.exists():
             log.replace(aside.with_name(aside.name + ending))
+    coming.replace(path)
+    sync_folder(path.parent)
 
 
 def _refuse_if_driven(
@@ -118,7 +130,10 @@ def _refuse_if_driven(
     for name, text, beat, pulse in found.fetchall():
         if text is None:
             continue
-        driver = msgspec.json.decode(text, type=Driver)
+        try:
+            driver = msgspec.json.decode(text, type=Driver)
+        except msgspec.MsgspecError:
+            continue  # Damaged, too; whoever gives up facts has looked.
         silent = silence(driver, beat=beat, pulse=pulse)
         in_the_way = owner_in_the_way(driver, silent_seconds=silent)
         if in_the_way is not None:
@@ -193,6 +208,6 @@ def _until_damage(
     try:
         for row in connection.execute(sql, parameters):
             rows.append(row)  # noqa: PERF402 - what came before the damage counts
-    except sqlite3.DatabaseError:
+    except FAULTS:
         return rows, True
     return rows, False

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from laneway.errors import ForeignJournalError, JournalError, NewerJournalError
-from laneway.journal.faults import fault, is_busy
+from laneway.journal.faults import FAULTS, fault, is_busy
 from laneway.journal.file import JournalFile
 from laneway.journal.identity import refuse_second_name
 from laneway.journal.spill import sync_folder
@@ -63,14 +63,14 @@ def open_file(path: Path, /, *, busy_seconds: float, synchronous: Synchronous) -
         connection = sqlite3.connect(
             path, timeout=busy_seconds, isolation_level=None, factory=JournalFile
         )
-    except sqlite3.Error as error:
+    except FAULTS as error:
         raise fault(path, "could not be opened", error) from error
     try:
         _make_ready(connection, path, synchronous, busy_seconds)
         connection.watch(path)
         # SQLite makes the log and syncs its name, but does not look whether that succeeded.
         sync_folder(path.resolve().parent)
-    except (sqlite3.Error, OSError) as error:
+    except (*FAULTS, OSError) as error:
         connection.close()
         raise fault(path, "could not be made ready", error) from error
     except BaseException:

@@ -97,7 +97,7 @@ def _line(connection: sqlite3.Connection, row: tuple[object, ...], *, sized: boo
     compacted = last is None
     facts, first_wall, last_wall = archive[:3] if compacted else (last, opened, touched)
     assert isinstance(number, int)
-    assert isinstance(facts, int)
+    facts = facts if isinstance(facts, int) else 0  # of a damaged archive
     size = archive[3] if compacted else None
     if sized and not compacted:
         ((size,),) = connection.execute(
@@ -108,12 +108,12 @@ def _line(connection: sqlite3.Connection, row: tuple[object, ...], *, sized: boo
         run=RunId(str(name)),
         facts=facts,
         bytes=size if isinstance(size, int) else None,
-        opened_wall=_seconds(first_wall),
-        touched_wall=_seconds(last_wall),
+        opened_wall=seconds(first_wall),
+        touched_wall=seconds(last_wall),
         open_turn=not compacted and _has_open_turn(connection, number, facts),
         compacted=compacted,
-        driver=None if driver is None else _read_driver(str(name), str(driver)),
-        beat_wall=_seconds(beat),
+        driver=None if driver is None else read_driver(str(name), str(driver)),
+        beat_wall=seconds(beat),
     )
 
 
@@ -125,11 +125,17 @@ def _has_open_turn(connection: sqlite3.Connection, number: int, facts: int) -> b
     return facts > LOOKED_BACK
 
 
-def _seconds(value: object) -> float:
+def seconds(value: object, /) -> float:
+    """A time as a column keeps it; 0 for what is none: a damaged file keeps anything anywhere."""
     return value if isinstance(value, float) else 0.0
 
 
-def _read_driver(run: str, text: str) -> Driver:
+def read_driver(run: str, text: str, /) -> Driver:
+    """Read who has taken a run.
+
+    Raises:
+        JournalError: that is damaged.
+    """
     try:
         return msgspec.json.decode(text, type=Driver)
     except msgspec.MsgspecError as error:

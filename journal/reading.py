@@ -3,6 +3,7 @@
 Gives rows as they are kept, and of a damaged file what can still be got of it.
 """
 
+import os
 import sqlite3
 from collections.abc import Generator, Iterable
 from contextlib import closing, contextmanager
@@ -13,7 +14,7 @@ from laneway.facts import Row
 from laneway.ids import RunId
 from laneway.journal.archives import unpacked
 from laneway.journal.codec import Chain, Kept
-from laneway.journal.faults import fault
+from laneway.journal.faults import FAULTS, fault, is_out_of_reach
 from laneway.journal.migrate import FORMAT, examine
 from laneway.journal.spill import values_folder
 from laneway.journal.statements import STATEMENTS
@@ -29,16 +30,8 @@ def looking_at(path: Path, /) -> Generator[sqlite3.Connection]:
     if not path.exists():
         raise JournalError(f"there is no journal {path}")
     examine(path)
-    # Whoever has the file open keeps a log beside it. Where there is none, nobody writes, and an
-    # ordinary connection would make one that it could not remove.
-    file = path.resolve()
-    logged = file.with_name(f"{file.name}-wal").exists()
-    uri = f"{file.as_uri()}?{'mode=ro' if logged else 'immutable=1'}"
     try:
-        with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
-            # Of a file that was cut short SQLite gives nothing at all, but for recovery.
-            connection.execute("PRAGMA writable_schema = ON")
-            connection.execute("BEGIN")
+        with closing(_connected(path.resolve())) as connection:
             (found,) = connection.execute("PRAGMA user_version").fetchone()
             if found < FORMAT:
                 raise JournalError(
@@ -46,8 +39,39 @@ def looking_at(path: Path, /) -> Generator[sqlite3.Connection]:
                     "(`laneway runs`), which brings it up to date"
                 )
             yield connection
-    except sqlite3.Error as error:
+    except FAULTS as error:
         raise fault(path, "could not be read", error) from error
+
+
+def _connected(file: Path) -> sqlite3.Connection:
+    """Open a file in the first way that it lets itself be read in, at one state of it.
+
+    Whoever has it open keeps a log beside it, which a reader leaves alone. Where there is none,
+    somebody may open it any moment, so a lock is needed all the same; an ordinary connection makes
+    a log for that, and removes it in the end. Only what cannot be written here is taken as it is.
+    """
+    ways = ["mode=rw"]
+    if file.with_name(f"{file.name}-wal").exists():
+        ways.insert(0, "mode=ro")
+    elif os.access(file, os.W_OK) and os.access(file.parent, os.W_OK):
+        ways.append("immutable=1")
+    else:
+        ways = ["immutable=1"]
+    for way in ways:
+        uri = f"{file.as_uri()}?{way}"
+        connection = sqlite3.connect(uri, uri=True, isolation_level=None)
+        try:
+            # Of a file that was cut short SQLite gives nothing at all, but for recovery.
+            connection.execute("PRAGMA writable_schema = ON")
+            connection.execute("BEGIN")
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        except BaseException as error:
+            connection.close()
+            if way == ways[-1] or not is_out_of_reach(error):
+                raise
+        else:
+            return connection
+    raise AssertionError(ways)
 
 
 def names(connection: sqlite3.Connection, /) -> list[RunId]:
@@ -88,9 +112,7 @@ def find(connection: sqlite3.Connection, path: Path, run: RunId, /) -> Found:
         UnknownRunError: the journal has no such run.
         sqlite3.Error: not even the run can be looked up.
     """
-    known = [
-        RunId(name) for (name,) in connection.execute("SELECT name FROM runs ORDER BY id DESC")
-    ]
+    known = names(connection)
     if run not in known:
         raise UnknownRunError(run, known)
     found = Found(run)
@@ -130,9 +152,9 @@ def kept_rows(connection: sqlite3.Connection, run: RunId, chain: Chain, /) -> It
         if not chain.seq:
             for archive, last_link in connection.execute(STATEMENTS["archive"], {"run": run}):
                 yield from unpacked(run, archive, last_link)
-    except ValueError as error:
-        raise DamagedJournalError(run, chain.seq + 1, str(error)) from error
-    except sqlite3.DatabaseError as error:
+    except FAULTS as error:
         raise DamagedJournalError(
             run, chain.seq + 1, f"the file is damaged there ({type(error).__name__}: {error})"
         ) from error
+    except ValueError as error:
+        raise DamagedJournalError(run, chain.seq + 1, str(error)) from error

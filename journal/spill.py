@@ -57,7 +57,7 @@ def spilled(folder: Path, body: bytes, /) -> bytes:
     name = hashlib.sha256(body).hexdigest()
     path = folder / name[:2] / name
     try:
-        if not (path.exists() and path.stat().st_size == len(body)):
+        if not _is_kept(path, body):
             _write(path, body)
         # Each time: whoever made the names may have died, or failed, before they were durable.
         for named in (path.parent, folder, folder.parent):
@@ -111,6 +111,15 @@ def sync_folder(folder: Path, /) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _is_kept(path: Path, body: bytes) -> bool:
+    """Whether a file is there and whole; it counts as new then, so that nobody sweeps it away."""
+    try:
+        os.utime(path)
+        return path.read_bytes() == body
+    except FileNotFoundError:
+        return False
 
 
 def _write(path: Path, body: bytes) -> None:

@@ -23,6 +23,7 @@ from laneway.journal.faults import is_damage
 from laneway.journal.lease import LEASE_SECONDS, lease_clock
 from laneway.journal.leases import Lease, Leases
 from laneway.journal.migrate import Synchronous, open_file
+from laneway.journal.overview import seconds
 from laneway.journal.reading import find_in
 from laneway.journal.spill import SPILL_BYTES, spilled, values_folder
 from laneway.journal.store import RunEntry
@@ -206,8 +207,12 @@ class SqliteStore:
     async def _kept(self, run: RunId, *, unpack: bool = False) -> Sequence[Kept]:
         connection, _ = self._ready()
         try:
-            rows = await connection.fetch("read", {"run": run})
-            return rows or await self._archived(run, unpack=unpack)
+            return (
+                await connection.fetch("read", {"run": run})
+                or await self._archived(run, unpack=unpack)
+                # Somebody took it up in between, and its facts are back in their places.
+                or await connection.fetch("read", {"run": run})
+            )
         except JournalError as error:
             if not is_damage(error.__cause__):
                 raise
@@ -239,7 +244,12 @@ class SqliteStore:
         """
         connection, _ = self._ready()
         return [
-            RunEntry(run=name, facts=facts, opened_wall=opened, touched_wall=touched)
+            RunEntry(
+                run=RunId(str(name)),
+                facts=facts if isinstance(facts, int) else 0,
+                opened_wall=seconds(opened),
+                touched_wall=seconds(touched),
+            )
             for name, facts, opened, touched in await connection.fetch("runs")
         ]
 

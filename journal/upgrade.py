@@ -20,6 +20,7 @@ from laneway.facts import Driver
 from laneway.ids import RunId
 from laneway.journal.chain import first_link, next_link
 from laneway.journal.lease import describe, is_dead
+from laneway.journal.spill import sync_folder
 from laneway.journal.statements import STATEMENTS
 
 
@@ -32,10 +33,12 @@ def upgrade(connection: sqlite3.Connection, path: Path, target: int, /) -> None:
     """
     if _format(connection) >= target:
         return
-    _refuse_if_driven(connection, path)
-    _put_aside(connection, path)
-    connection.execute("BEGIN EXCLUSIVE")
+    connection.execute("BEGIN IMMEDIATE")
     try:
+        # Only now does nobody else upgrade it, or take a run in it.
+        if _format(connection) < target:
+            _refuse_if_driven(connection, path)
+            _put_aside(path, _format(connection))
         while (found := _format(connection)) < target:
             _STEPS[found](connection)
             connection.execute(f"PRAGMA user_version = {found + 1}")
@@ -73,15 +76,20 @@ def _refuse_if_driven(connection: sqlite3.Connection, path: Path) -> None:
             )
 
 
-def _put_aside(connection: sqlite3.Connection, path: Path) -> None:
+def _put_aside(path: Path, version: int) -> None:
     """Copy the file, whole and durably, before anything of it is changed."""
-    copy = copy_of(path, _format(connection))
+    copy = copy_of(path, version)
     coming = copy.with_name(f"{copy.name}.coming")
     coming.unlink(missing_ok=True)
-    with closing(sqlite3.connect(coming, isolation_level=None)) as target:
+    # Whoever writes a file cannot copy it meanwhile, but a second connection can.
+    with (
+        closing(sqlite3.connect(path)) as source,
+        closing(sqlite3.connect(coming, isolation_level=None)) as target,
+    ):
         target.execute("PRAGMA synchronous = FULL")
-        connection.backup(target)
+        source.backup(target)
     coming.replace(copy)
+    sync_folder(copy.parent)
 
 
 def _from_1_to_2(connection: sqlite3.Connection) -> None:

@@ -15,6 +15,7 @@ import msgspec
 from laneway.errors import DamagedJournalError, IllegalTransitionError, UnknownRunError, UsageError
 from laneway.ids import RunId
 from laneway.journal.codec import Chain
+from laneway.journal.faults import FAULTS
 from laneway.journal.fold import fold
 from laneway.journal.reading import find, kept_rows, looking_at, names
 from laneway.journal.spill import values_folder
@@ -116,7 +117,7 @@ def verify(path: Path, /, *, run: str = "", expect: Anchor | None = None) -> Ver
 def _faults(connection: sqlite3.Connection) -> tuple[str, ...]:
     try:
         said = connection.execute(f"PRAGMA integrity_check({SHOWN})").fetchall()
-    except sqlite3.DatabaseError as error:
+    except FAULTS as error:
         return (str(error),)
     return tuple(line for (text,) in said if text != "ok" for line in str(text).splitlines())
 

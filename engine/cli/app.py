@@ -14,7 +14,6 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from laneway.engine.cli import demo as demonstration
 from laneway.engine.cli import journals, plans
 from laneway.engine.cli.commands import housekeeping
 from laneway.engine.cli.commands.compare import compare_
@@ -90,7 +89,7 @@ def demo(
     journal: Annotated[
         Path | None, typer.Option(help="The journal's file; in the folder if not given.")
     ] = None,
-    run: Annotated[str, typer.Option(help="The name of the run.")] = demonstration.RUN,
+    run: Annotated[str, typer.Option(help="The name of the run.")] = "demo",
     crash_at: Annotated[
         int, typer.Option(min=0, help="Die by SIGKILL right after this commit to the journal.")
     ] = 0,
@@ -100,6 +99,8 @@ def demo(
     json: Json = False,
 ) -> None:
     """An agent repairs a small Python project, from recorded answers of a model."""
+    from laneway.engine.cli import demo as demonstration  # noqa: PLC0415 - its tools load slowly
+
     terminal = Terminal(json=json)
     folder = (folder or Path(tempfile.mkdtemp(prefix="laneway-demo-"))).resolve()
     workspace, file = folder / "project", (journal or folder / "laneway.db").resolve()

@@ -87,7 +87,10 @@ def call_lines(answer: CallAnswer) -> Iterator[str]:
 
 def clock(wall: float) -> str:
     """Write a wall time for people, in their own zone."""
-    return f"{datetime.fromtimestamp(wall).astimezone():%Y-%m-%d %H:%M:%S}"
+    try:
+        return f"{datetime.fromtimestamp(wall).astimezone():%Y-%m-%d %H:%M:%S}"
+    except (ValueError, OverflowError, OSError):  # a clock that was set to no year at all
+        return f"{wall:.3f}"
 
 
 def approval_line(one: Approval) -> str:

@@ -22,7 +22,6 @@ from laneway.errors import UsageError
 from laneway.journal.store import JournalStore
 from laneway.outcomes import Success
 
-RUN = "demo"
 RESUME_WITH = "laneway.engine.cli.demo:carry_on"
 
 

@@ -8,6 +8,7 @@ text that was cut off where a secret stands, with an ellipsis, is scrubbed of wh
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownMemberType=false
 
+import re
 from base64 import b64encode
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
@@ -24,7 +25,8 @@ from laneway.engine.telling import whole_text
 _DEEPEST = 32
 _PLACEHOLDER = "\ufdd0"
 """A noncharacter: what is replaced must not be searched again for what the mark itself says."""
-_CUT = "…"
+_CUT = re.compile(r"(…|\.{3,})")
+"""Python's reprlib and pydantic write three dots."""
 _TEXT = frozenset({str, dict, list})
 
 
@@ -62,18 +64,17 @@ class Vault:
         for needle in self._needles:
             if needle in text:
                 text = text.replace(needle, _PLACEHOLDER)
-        if _CUT in text:
+        if "…" in text or "..." in text:
             text = self._scrub_cuts(text)
         text = text.replace(_PLACEHOLDER, MARK)
         return given if text == given else text
 
     def _scrub_cuts(self, text: str) -> str:
-        first, *rest = text.split(_CUT)
-        pieces = [first]
-        for piece in rest:
-            pieces[-1] = self._without_end(pieces[-1])
-            pieces.append(self._without_start(piece))
-        return _CUT.join(pieces)
+        pieces = _CUT.split(text)  # Every second one is a cut.
+        for at in range(2, len(pieces), 2):
+            pieces[at - 2] = self._without_end(pieces[at - 2])
+            pieces[at] = self._without_start(pieces[at])
+        return "".join(pieces)
 
     def _without_end(self, piece: str) -> str:
         cut = self._longest(piece, lambda needle, length: piece.endswith(needle[:length]))

@@ -84,14 +84,14 @@ def prune(
     """
     terminal = Terminal(json=json)
     path = existing(journal_path(journal))
-    old = housekeeping.old_runs(path, idle_seconds=seconds(older_than), unfinished=unfinished)
-    now = time.time()
+    idle, now = seconds(older_than), time.time()
+    old = housekeeping.old_runs(path, idle_seconds=idle, unfinished=unfinished, now=now)
     if dry_run:
         for line in old:
             terminal.say(_line(line, now))
         terminal.say(f"{_runs(len(old))} would be removed")
     else:
-        done = housekeeping.remove(path, [one.run for one in old])
+        done = housekeeping.remove(path, [one.run for one in old], untouched_since=now - idle)
         terminal.say(f"{_runs(done)} removed; the room is given back by: laneway vacuum")
     terminal.give(old)
 
@@ -142,16 +142,22 @@ def size_text(size: float) -> str:
 
 
 def _line(line: RunLine, now: float) -> str:
-    opened = datetime.fromtimestamp(line.opened_wall).astimezone()
     parts = [
         line.run,
         _standing(line),
         f"{line.facts} facts",
         *([size_text(line.bytes)] if line.bytes is not None else []),
-        f"opened {opened:%Y-%m-%d %H:%M:%S %z}",
+        f"opened {_clock(line.opened_wall)}",
         f"last fact {age_text(now - line.touched_wall)} ago",
     ]
     return "  ".join(parts)
+
+
+def _clock(wall: float) -> str:
+    try:
+        return f"{datetime.fromtimestamp(wall).astimezone():%Y-%m-%d %H:%M:%S %z}"
+    except (ValueError, OverflowError, OSError):  # a clock that was set to no year at all
+        return f"{wall:.3f}"
 
 
 def _standing(line: RunLine) -> str:

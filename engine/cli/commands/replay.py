@@ -55,13 +55,64 @@ def replay_(  # noqa: PLR0913, PLR0917 - typer makes an option of each parameter
     kind: Annotated[
         list[str] | None, typer.Option(help="Only facts of this kind; repeatable.")
     ] = None,
+    execute: Annotated[
+        bool,
+        typer.Option(
+            "--execute",
+            help="Run the scheduler again over the recorded turns, with recorded results and no "
+            "tool touched, and show the first decision that differs.",
+        ),
+    ] = False,
+    tools: Annotated[
+        str, typer.Option(help="With --execute: module or module:attribute; else as recorded.")
+    ] = "",
+    policy: Annotated[
+        Path | None, typer.Option(help="With --execute: other rules than the recorded verdicts.")
+    ] = None,
+    mode: Annotated[str, typer.Option(help="With --execute: another mode.")] = "",
+    lanes: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=N", help="With --execute: another limit; repeatable."),
+    ] = None,
+    workspace: Annotated[
+        Path | None,
+        typer.Option(help="With --execute: the folder that relative file names start from."),
+    ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="With --execute: go on behind a divergence.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Go through the facts of a run, a line each, or see how all stood at a moment.
 
-    Exit code 1: the run is damaged, and was shown up to there.
+    Exit code 1: the run is damaged, and was shown up to there; or a decision differs.
     """
     terminal = Terminal(json=json)
+    others = bool(tools or policy or mode or lanes or workspace or every)
+    looking = bool(at or step or call or lane or state or kind)
+    if others and not execute:
+        raise UsageError(
+            "--tools, --policy, --mode, --lanes, --workspace and --all belong to --execute"
+        )
+    if execute:
+        if looking:
+            raise UsageError("--execute goes over all of a run; leave --at, --call, --lane, … out")
+        from laneway.engine.cli.commands.reexecute import (  # noqa: PLC0415 - a whole engine
+            reexecuted,
+            tell,
+        )
+
+        found = reexecuted(
+            journal_path(journal),
+            run,
+            tools=tools,
+            policy=policy,
+            mode=mode,
+            lanes=lanes or (),
+            workspace=workspace,
+            every=every,
+        )
+        raise typer.Exit(tell(terminal, found))
     if step and (json or not (sys.stdin.isatty() and sys.stdout.isatty())):
         raise UsageError("--step needs a terminal to read keys from, and shows nothing as JSON")
     with _uncollected():
