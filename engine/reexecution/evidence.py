@@ -1,0 +1,256 @@
+"""What a recording tells of the tools, the policy and the options that one driver had.
+
+Reads the rows of that driver and of those before it; feeds the tools and the policy that stand in
+where the host gives none of its own.
+"""
+
+from collections import defaultdict, deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from laneway.calls import CallRecord, Reason, Referring
+from laneway.claims import Access, Claim
+from laneway.effects import Effect
+from laneway.engine.failures import APPROVAL_STALE, WITHDRAWN
+from laneway.engine.kinds import is_object
+from laneway.engine.planning import plan_tool
+from laneway.engine.recovery import is_safe
+from laneway.engine.reexecution.recording import Recording
+from laneway.engine.reexecution.rules import verdict_of
+from laneway.engine.references import find, unescaped
+from laneway.engine.secrets.marks import holds_mark
+from laneway.engine.serialise import canonical
+from laneway.facts import (
+    ApprovalAsked,
+    AttemptEnded,
+    CallEnded,
+    CallProbed,
+    CallQueued,
+    CallStarted,
+    Row,
+    TurnSubmitted,
+)
+from laneway.ids import ApprovalId, CallId
+from laneway.outcomes import Code, Failure, Happened
+from laneway.policies.questions import Decision, Verdict
+from laneway.states import State
+
+Key = tuple[str, bytes]
+"""Tool and canonical arguments."""
+
+
+class Evidence:
+    """What is known of one driver's time."""
+
+    def __init__(self, earlier: Sequence[Row], own: Sequence[Row], recording: Recording) -> None:
+        """Read what there is.
+
+        Args:
+            earlier: the facts before the driver's own.
+            own: the driver's, up to its end.
+            recording: of which they are a part.
+        """
+        self._recording = recording
+        self.records: dict[CallId, CallRecord] = {}
+        self.by_tool: defaultdict[str, list[CallRecord]] = defaultdict(list)
+        self.verdicts: dict[CallId, Verdict] = {}
+        self.claims: dict[CallId, tuple[Claim, ...]] = {}
+        """Final ones, where references narrowed them."""
+        self.refusals: dict[CallId, Failure] = {}
+        """Why calls failed that were never queued."""
+        self.refused: dict[Key, Failure] = {}
+        """The same, as far as it was known at once, by what was asked for."""
+        self.priorities: Mapping[str, int] = {}
+        """Of tools, as far as the order of starts has told."""
+        self.retries: defaultdict[str, int] = defaultdict(int)
+        self.probed: set[str] = set()
+        """Tools with a probe."""
+        self.asking: set[str] = set()
+        """Tools that want a human asked."""
+        self.unknown: set[str] = set()
+        """Names that no tool of this driver had."""
+        self.marked: set[str] = set()
+        """Tools whose calls held secrets, which are not recorded."""
+        self.changed: set[str] = set()
+        """Tools of which another version than was asked for forbids a repeat by now."""
+        self.parents: set[CallId] = set()
+        """Calls of plans that were taken apart."""
+        self.stale: set[ApprovalId] = set()
+        """Questions about what had changed when this driver came."""
+        self.literal: defaultdict[str, set[str]] = defaultdict(set)
+        """Parameters in which nothing was taken for a reference."""
+        self._owned: list[tuple[CallRecord, tuple[Claim, ...]]] = []
+        """Calls that this driver took in or completed, with the claims that they then had."""
+        self._said: defaultdict[Key, deque[CallRecord]] = defaultdict(deque)
+        self._names: set[str] = set()
+        self._started: set[CallId] = set()
+        self._asked: dict[CallId, ApprovalId] = {}
+        for row in earlier:
+            self._take(row, recording.before.get(row.seq), own=False)
+        for row in own:
+            self._take(row, recording.before.get(row.seq), own=True)
+
+    def _take(self, row: Row, before: State | None, *, own: bool) -> None:  # noqa: C901 - one arm a fact
+        match row.fact:
+            case TurnSubmitted() as fact:
+                self._submitted(fact, own=own)
+            case CallStarted() as fact if own:
+                self._started.add(fact.call)
+            case CallQueued() as fact:
+                if fact.claims:
+                    self.claims[fact.call] = fact.claims
+                    if own:
+                        self._owned.append((self.records[fact.call], fact.claims))
+                if before is State.PENDING:
+                    self.verdicts[fact.call] = Verdict(Decision.ALLOW, fact.rule, "")
+            case ApprovalAsked() as fact:
+                self._asked[fact.call] = fact.approval
+                self.verdicts[fact.call] = Verdict(Decision.ASK, fact.rule, fact.reason)
+                if fact.rule == TOOL_ASKS:
+                    self.asking.add(self.records[fact.call].tool)
+            case AttemptEnded() as fact if row.seq in self._recording.retried:
+                tool = self.records[fact.call].tool
+                self.retries[tool] = max(self.retries[tool], fact.attempt)
+            case CallProbed() as fact:
+                self.probed.add(self.records[fact.call].tool)
+            case CallEnded() as fact if own and isinstance(fact.outcome, Failure):
+                self._ended(fact, fact.outcome, before)
+            case _:
+                pass
+
+    def _submitted(self, fact: TurnSubmitted, *, own: bool) -> None:
+        for record in fact.calls:
+            self.records[record.id] = record
+            self.by_tool[record.tool].append(record)
+            if holds_mark(record.arguments):
+                self.marked.add(record.tool)
+            if record.parent is not None:
+                self.parents.add(record.parent)
+        self._names |= {record.provider_id for record in fact.calls if record.parent is None}
+        if own:
+            for record in fact.calls:
+                self._owned.append((record, record.claims))
+                self._index(record, fact)
+            self._find_literal(fact)
+
+    def _index(self, record: CallRecord, fact: TurnSubmitted) -> None:
+        if not is_object(record.arguments):
+            return
+        key = key_of(record.tool, record.arguments)
+        self._said[key].append(record)
+        inner = {one.provider_id for one in fact.calls if one.parent == record.parent}
+        names = self._names | inner
+        referring = fact.referring if record.parent is None else Referring.STRICT
+        if referring is not Referring.LITERAL:
+            references = find(record.arguments, names, referring)
+            if references.escaped:  # What is checked is what the escapes stand for.
+                meant = unescaped(record.arguments, references, names, referring)
+                self._said[key_of(record.tool, meant)].append(record)
+
+    def _find_literal(self, fact: TurnSubmitted) -> None:
+        if fact.referring is Referring.LITERAL:
+            return
+        data = {(edge.source, edge.target) for edge in fact.edges if edge.reason is Reason.DATA}
+        for record in fact.calls:
+            if not is_object(record.arguments):
+                continue
+            place = {one.provider_id: one.id for one in fact.calls if one.parent == record.parent}
+            for reference in find(record.arguments, place, fact.referring).references:
+                if (place[reference.source], record.id) not in data:
+                    self.literal[record.tool].add(reference.parameter)
+
+    def _ended(self, fact: CallEnded, failure: Failure, before: State | None) -> None:
+        name, record = fact.call, self.records[fact.call]
+        first = before is State.PENDING
+        unseen = (
+            failure.code is Code.OUTCOME_UNKNOWN
+            and before in (State.RUNNING, State.BACKING_OFF)
+            and name not in self._started
+            and is_safe(record)
+        )
+        if unseen or (failure.happened is Happened.UNKNOWN and record.effect.changes_nothing):
+            self.changed.add(record.tool)
+        if failure.code is Code.POLICY_DENIED:
+            self.verdicts[name] = verdict_of(failure, fact.rule)
+        elif failure.message.startswith(APPROVAL_STALE.message) and name in self._asked:
+            self.stale.add(self._asked[name])
+        elif first and failure.message.startswith(WITHDRAWN.message):
+            self.verdicts[name] = Verdict(Decision.ASK, "", "")
+        elif before is not State.RUNNING and fact.state is State.FAILED:
+            if first and name not in self.parents and is_plan(record):
+                self.refused[key_of(record.tool, record.arguments)] = failure
+            elif failure.code is Code.UNKNOWN_TOOL:
+                self.unknown.add(record.tool)
+            elif failure.code in (Code.INVALID_ARGUMENTS, Code.BAD_REFERENCE):
+                self.refusals[name] = failure
+                if record.arguments is not None:
+                    self.refused[key_of(record.tool, record.arguments)] = failure
+
+    # What the stand-ins ask
+
+    def said(self, tool: str, arguments: Any, *, take: bool = False) -> CallRecord | None:
+        """Find the call that asked for this.
+
+        Args:
+            tool: its name.
+            arguments: as they are recorded.
+            take: of several that are the same, give the next one at the next time.
+        """
+        found = self._said.get(key_of(tool, arguments))
+        if not found:
+            return None
+        record = found[0]
+        if take:
+            found.rotate(-1)
+        return record
+
+    def claims_of(self, record: CallRecord) -> tuple[Claim, ...]:
+        """What a call claimed in the end, but for its run."""
+        claims = self.claims.get(record.id, record.claims)
+        return claims[1:] if claims and is_of_run(claims[0]) else claims
+
+    def serial(self, declared: Collection[str]) -> bool:
+        """Whether the host had one call run after another, since even declared ones were alone.
+
+        Args:
+            declared: tools of which is known that something was said of them.
+        """
+        found = [(one, claims[0]) for one, claims in self._owned if claims and is_of_run(claims[0])]
+        if any(claim.access is Access.SHARED for _, claim in found):
+            return False
+        return any(record.tool in declared or _says_something(record) for record, _ in found)
+
+    def undeclared(self, tool: str) -> bool:
+        """Whether a tool's calls were alone in their run, as those of one that says nothing."""
+        found = [one for one in self.by_tool[tool] if one.claims and is_of_run(one.claims[0])]
+        return bool(found) and all(
+            one.claims[0].access is Access.EXCLUSIVE and not _says_something(one) for one in found
+        )
+
+
+TOOL_ASKS = "tool asks"
+
+
+def key_of(tool: str, arguments: Any) -> Key:
+    """What was asked for, so that it can be found again."""
+    return tool, canonical(arguments)
+
+
+def is_plan(record: CallRecord) -> bool:
+    """Whether a call was one of a plan tool, as its version tells."""
+    version = record.tool_version
+    return bool(version) and version == plan_tool(record.tool).spec.version
+
+
+def is_of_run(claim: Claim) -> bool:
+    """Whether this is the claim of a call on its run."""
+    return claim.resource.startswith("run:")
+
+
+def farthest(effects: Iterable[Effect]) -> Effect:
+    """The most that any of several calls can do."""
+    return max(effects, key=list(Effect).index)
+
+
+def _says_something(record: CallRecord) -> bool:
+    return record.effect is not Effect.EXTERNAL or record.idempotent or len(record.claims) > 1
