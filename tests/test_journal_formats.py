@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from laneway import Effect, Engine, State, Turn, tool
+from laneway.engine.reexecution import Reexecution, reexecute
 from laneway.engine.run import Run
 from laneway.errors import ForeignJournalError, JournalError, NewerJournalError
 from laneway.ids import RunId
@@ -281,3 +282,51 @@ def test_a_run_that_was_upgraded_is_chained_from_its_first_fact(tmp_path: Path) 
 
     with pytest.raises(JournalError, match="fact 2: its hash does not fit"):
         asyncio.run(read())
+
+
+def test_every_recorded_run_is_decided_again_as_it_was(journal: Path) -> None:
+    async def again() -> dict[str, Reexecution]:
+        store = SqliteStore(journal)
+        await store.open()
+        try:
+            return {
+                one.run: await reexecute(await store.read(one.run), workspace="/w")
+                for one in await store.runs()
+            }
+        finally:
+            await store.close()
+
+    found = asyncio.run(again())
+
+    assert {run: one.divergence for run, one in found.items()} == dict.fromkeys(found)
+    assert all(one.decisions for one in found.values())
+
+
+def test_another_policy_differs_in_exactly_the_decision_that_it_changes(tmp_path: Path) -> None:
+    path = golden(FORMAT, tmp_path)
+    rules = tmp_path / "policy.toml"
+    rules.write_text('[[rule]]\nname = "no payments"\ntools = ["pay"]\ndecision = "deny"\n')
+
+    async def again() -> dict[str, Reexecution]:
+        store = SqliteStore(path)
+        await store.open()
+        try:
+            return {
+                one.run: await reexecute(await store.read(one.run), policy=rules, workspace="/w")
+                for one in await store.runs()
+            }
+        finally:
+            await store.close()
+
+    found = asyncio.run(again())
+
+    paying = {"finished", "died", "mixed", "mixed/t1.7/1"}
+    assert {run for run, one in found.items() if not one.same} == paying
+    differing = {run: one.divergence for run, one in found.items() if one.divergence is not None}
+    assert {run: one.call for run, one in differing.items()} == {
+        "finished": "t2.1",
+        "died": "t1.2",
+        "mixed": "t1.8/2",
+        "mixed/t1.7/1": "t1.1",
+    }
+    assert all("no payments" in str(one) for one in differing.values())

@@ -16,7 +16,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from laneway import Effect, Engine, tool
+from laneway import Effect, Engine, ToolContext, plan_tool, tool
 from laneway.ids import RunId
 from laneway.journal.chain import first_link, next_link
 from laneway.journal.lease import this_driver
@@ -45,8 +45,51 @@ async def pay(amount: int) -> str:
     return "paid"
 
 
-TOOLS: list[Any] = [read_note, write_note, deploy, pay]
+@tool(effect=Effect.READ, claims=[], retries=1)
+async def flaky(context: ToolContext) -> str:
+    if context.attempt == 1:
+        raise ConnectionError("the line was cut")
+    return "second time"
+
+
+@tool(effect=Effect.WRITE, claims=["write file:{path}"], timeout=0.05)
+async def hang(path: str) -> str:
+    await asyncio.sleep(60)
+    return path
+
+
+@tool(effect=Effect.WRITE, claims=["write file:/w/all"])
+async def both(context: ToolContext) -> Any:
+    await context.invoke("pay", amount=7)
+    return await context.invoke("read_note", path="a.txt")
+
+
+TOOLS: list[Any] = [read_note, write_note, deploy, pay, flaky, hang, both, plan_tool()]
 UNLUCKY = 13
+
+MIXED = {
+    "calls": [
+        {"id": "w1", "tool": "write_note", "arguments": {"path": "m.txt", "text": "one"}},
+        {"id": "w2", "tool": "write_note", "arguments": {"path": "m.txt", "text": "two"}},
+        {"id": "r", "tool": "read_note", "arguments": {"path": "${f}.txt"}, "after": ["w2"]},
+        {"id": "f", "tool": "flaky", "arguments": {}},
+        {"id": "h", "tool": "hang", "arguments": {"path": "h.txt"}},
+        {"id": "s", "tool": "read_note", "arguments": {"path": "s.txt"}, "needs": ["h"]},
+        {"id": "b", "tool": "both", "arguments": {}},
+        {
+            "id": "p",
+            "tool": "plan",
+            "arguments": {
+                "calls": [
+                    {"id": "x", "tool": "read_note", "arguments": {"path": "x.txt"}},
+                    {"id": "y", "tool": "pay", "arguments": {"amount": 1}, "needs": ["x"]},
+                ]
+            },
+            "needs": ["f"],
+        },
+        {"id": "d", "tool": "deploy", "arguments": {"version": 8}},
+    ]
+}
 
 
 def answer(number: int, *calls: tuple[str, str, dict[str, Any]]) -> dict[str, Any]:
@@ -83,6 +126,13 @@ async def record(path: Path) -> None:
                 )
             )
             await run.submit(answer(2, ("c4", "pay", {"amount": 5})))
+        async with engine.run("mixed") as run:
+            turn = await run.submit(MIXED, wait=False)
+            while not run.approvals:  # noqa: ASYNC110 - there is no event for it
+                await asyncio.sleep(0.01)
+            await run.deny("d", by="ann", reason="not on a Friday")
+            await turn.wait()
+            await run.note({"seen": "all of it"})
         async with engine.run("asks") as run:
             await run.submit(answer(3, ("d", "deploy", {"version": 7})), wait=False)
             while not run.approvals:  # noqa: ASYNC110 - there is no event for it
