@@ -19,11 +19,14 @@ if TYPE_CHECKING:
 
 
 def hand_on(call: "LiveCall") -> None:
-    """Let those that would come after a call which has not begun wait for those before it."""
+    """Let those that would come after a call which has not begun wait for those before it.
+
+    Also those that are skipped with it: they hand it on in their turn.
+    """
     behind = [
         target
         for target, reason in call.successors
-        if target.outcome is None and _is_behind(call, target, reason)
+        if target.outcome is None and _is_conflict(call, target, reason)
     ]
     if behind:
         if call.turn.sources is None:
@@ -44,7 +47,7 @@ def hand_on_again(turn: "LiveTurn", edges: "Iterable[tuple[LiveCall, LiveCall, R
         turn.sources.setdefault(target, []).append((source, reason))
     for source, target, reason in drawn:
         ended = source.outcome is not None and not source.attempt
-        if ended and target.outcome is None and _is_behind(source, target, reason):
+        if ended and target.outcome is None and _is_conflict(source, target, reason):
             _draw(_before(source, turn.sources, past_ended=True), [target])
 
 
@@ -85,11 +88,6 @@ def _before(call: "LiveCall", sources: "Sources", *, past_ended: bool = False) -
             elif past_ended and not source.attempt:
                 pending.append(source)
     return list(found)
-
-
-def _is_behind(call: "LiveCall", target: "LiveCall", reason: Reason) -> bool:
-    """Whether a target stays when the call has not begun, and comes after it for a resource."""
-    return not reason.carries_failure and _is_conflict(call, target, reason)
 
 
 def _is_conflict(one: "LiveCall", other: "LiveCall", reason: Reason) -> bool:

@@ -197,3 +197,33 @@ def test_nobody_is_asked_again_for_a_nested_call_that_was_refused_before_a_crash
 
     assert values(turn) == {"a": "s"}
     assert stage.log == []
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_writers_that_need_one_another_and_never_start_hand_on_what_the_first_waited_for(
+    *, crash: bool
+) -> None:
+    stage = Stage()
+    theatre = Theatre(stage, *writers(stage))
+    wanted = plan(
+        call("s", "slow"),
+        call("n", "bad"),
+        call("1", "first", "s"),
+        call("2", "second", "n"),
+        call("3", "third", "2"),
+        call("4", "fourth"),
+    )
+
+    async def host(run: Run) -> None:
+        await run.submit(wanted, wait=False)
+        await asyncio.sleep(1.5)
+        theatre.crash()
+
+    if crash:
+        theatre.enter(host)
+        turn = theatre.finish()
+    else:
+        turn = theatre.play(wanted)
+
+    assert (states(turn)["2"], states(turn)["3"]) == (State.SKIPPED, State.SKIPPED)
+    assert stage.log == ["first", "fourth"]
