@@ -16,7 +16,7 @@ from laneway.engine.arguments import read_json
 from laneway.engine.kinds import is_list, is_object
 from laneway.engine.nesting import holder
 from laneway.engine.planning import PlanTool
-from laneway.engine.providers import format_named
+from laneway.engine.providers import format_named, parse
 from laneway.engine.providers.reply import Asked, Reply
 from laneway.engine.references import OPENING, is_reference
 from laneway.engine.secrets.facts import sealed_fact
@@ -90,6 +90,27 @@ def see_no_secret(run: str, settings: Any, bound: Mapping[str, Any], tools: "Too
                 "down; leave it out, or declare it as no secret: "
                 f"{name}: Annotated[…, Bound(secret=False)]"
             )
+
+
+def without_secrets(answer: object, tools: "Toolset") -> Any:
+    """An answer or a plan as it may be written down: marks stand for what fields hide.
+
+    Args:
+        answer: as for `Run.submit`; the same object comes back if nothing in it is a secret.
+        tools: which say what is.
+
+    Raises:
+        PayloadError: it cannot be read.
+    """
+    reply = parse(answer)
+    secrets = Secrets(tools)
+    shown = {asked.id: secrets.shown(asked.name, asked.arguments) for asked in reply.calls}
+    changed = {
+        asked.id: shown[asked.id] for asked in reply.calls if shown[asked.id] is not asked.arguments
+    }
+    if not changed:
+        return answer
+    return format_named(reply.provider).with_arguments(reply.message, changed)
 
 
 def outcome_of(call: "LiveCall", value: Any) -> Outcome:

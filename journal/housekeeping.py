@@ -181,6 +181,8 @@ def back_up(path: Path, target: Path, /) -> None:
     Raises:
         JournalError: the journal cannot be read, or the copy cannot be written.
     """
+    if not target.parent.is_dir():
+        raise JournalError(f"there is no folder {target.parent} for the copy; create it first")
     if target.exists() or values_folder(target).exists():
         raise JournalError(f"{target} is there already; name a new file for the copy")
     coming = target.with_name(f"{target.name}.coming")

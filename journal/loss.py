@@ -24,7 +24,7 @@ from laneway.journal.codec import encode
 from laneway.journal.faults import FAULTS, fault, is_damage
 from laneway.journal.lease import owner_in_the_way, silence
 from laneway.journal.migrate import make, open_file
-from laneway.journal.reading import Found, find
+from laneway.journal.reading import Found, file_faults, find
 from laneway.journal.spill import sync_folder
 
 BUSY_SECONDS = 10.0
@@ -56,6 +56,8 @@ def accept_loss(path: Path, run: str, /, *, by: str = "") -> int:
 def _accept(path: Path, run: RunId, by: str) -> int:
     connection, sound = _opened(path)
     with closing(connection):
+        # What SQLite edits on pages that it cannot make sense of may be lost, or come back.
+        sound = sound and not file_faults(connection)
         connection.execute("BEGIN IMMEDIATE" if sound else "BEGIN")
         found = find(connection, path, run)
         lost = max(found.behind, 1)
@@ -166,20 +168,35 @@ def _rebuild(connection: sqlite3.Connection, path: Path) -> Path:
     """Copy whatever can be read into a new file."""
     coming = path.with_name(f"{path.name}.coming")
     coming.unlink(missing_ok=True)
-    with closing(sqlite3.connect(coming, isolation_level=None)) as target:
-        make(target)
-        target.execute("BEGIN IMMEDIATE")
-        copied = 0
-        for table in ("runs", "facts", "archives", "lost"):
-            width = len(target.execute(f"SELECT * FROM {table} LIMIT 0").description)  # noqa: S608 - a constant
-            insert = f"INSERT INTO {table} VALUES ({', '.join('?' * width)})"  # noqa: S608 - a constant
-            for row in _readable(connection, table):
-                target.execute(insert, row)
-                copied += 1
-        if not copied:
-            raise JournalError(f"nothing of journal {path} can be read; go back to a copy")
-        target.execute("COMMIT")
+    try:
+        with closing(sqlite3.connect(coming, isolation_level=None)) as target:
+            make(target)
+            target.execute("BEGIN IMMEDIATE")
+            copied = sum(_copied(connection, target, table) for table in _TABLES)
+            _see_something(copied, path)
+            target.execute("COMMIT")
+    except BaseException:
+        coming.unlink(missing_ok=True)
+        raise
     return coming
+
+
+def _see_something(copied: int, path: Path) -> None:
+    if not copied:
+        raise JournalError(f"nothing of journal {path} can be read; go back to a copy")
+
+
+_TABLES = ("runs", "facts", "archives", "lost")
+
+
+def _copied(connection: sqlite3.Connection, target: sqlite3.Connection, table: str) -> int:
+    """Copy the rows of a table that a table can hold, and count them."""
+    width = len(target.execute(f"SELECT * FROM {table} LIMIT 0").description)  # noqa: S608 - a constant
+    insert = f"INSERT OR IGNORE INTO {table} VALUES ({', '.join('?' * width)})"  # noqa: S608 - a constant
+    copied = 0
+    for row in _readable(connection, table):
+        copied += target.execute(insert, row).rowcount > 0
+    return copied
 
 
 def _readable(connection: sqlite3.Connection, table: str) -> Iterable[tuple[Any, ...]]:
@@ -188,16 +205,34 @@ def _readable(connection: sqlite3.Connection, table: str) -> Iterable[tuple[Any,
         yield from _until_damage(connection, f"SELECT * FROM {table}")[0]  # noqa: S608 - a constant
         return
     for (number,) in _until_damage(connection, "SELECT id FROM runs")[0]:
+        first, last = number << 32, number << 32 | 0xFFFFFFFF
         rows, damaged = _until_damage(
             connection,
             "SELECT * FROM facts WHERE place BETWEEN ? AND ? ORDER BY place",
-            (number << 32, number << 32 | 0xFFFFFFFF),
+            (first, last),
         )
-        yield from rows
-        if damaged:
+        # Pages that lie about their order give rows of others, too.
+        own = [row for row in rows if isinstance(row[0], int) and first < row[0] <= last]
+        for row in own:
+            yield row if _is_row(row) else _no_fact(row[0])
+        if damaged or len(own) < len(rows):
             # A gap, and something behind it: so that nobody takes what there is for all.
-            last = rows[-1][0] if rows else number << 32
-            yield last + 2, 0.0, 0.0, b"", "{}"
+            yield _no_fact((own[-1][0] if own else first) + 2)
+
+
+def _is_row(row: tuple[Any, ...]) -> bool:
+    _, wall, mono, link, body = row
+    return (
+        isinstance(wall, float)
+        and isinstance(mono, float)
+        and isinstance(link, bytes)
+        and isinstance(body, (str, bytes))
+    )
+
+
+def _no_fact(place: int) -> tuple[Any, ...]:
+    """What stands in a place of which nothing can be told."""
+    return place, 0.0, 0.0, b"", "{}"
 
 
 def _until_damage(

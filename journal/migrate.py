@@ -190,6 +190,11 @@ def _check(connection: JournalFile, path: Path) -> None:
     (found,) = connection.execute("PRAGMA user_version").fetchone()
     if found > FORMAT:
         raise NewerJournalError(str(path), found, FORMAT)
+    if found < 1:
+        raise JournalError(
+            f"journal {path} is damaged: its header says format {found}, which there never was; "
+            "put it aside and go back to a copy"
+        )
     missing = {"runs", "facts"} - _tables(connection)
     if missing:
         raise JournalError(

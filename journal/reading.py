@@ -33,7 +33,7 @@ def looking_at(path: Path, /) -> Generator[sqlite3.Connection]:
     try:
         with closing(_connected(path.resolve())) as connection:
             (found,) = connection.execute("PRAGMA user_version").fetchone()
-            if found < FORMAT:
+            if 0 < found < FORMAT:
                 raise JournalError(
                     f"journal {path} has the older format {found}; list its runs once "
                     "(`laneway runs`), which brings it up to date"
@@ -78,6 +78,19 @@ def names(connection: sqlite3.Connection, /) -> list[RunId]:
     """All runs, the last made first, those without facts too."""
     found = connection.execute("SELECT name FROM runs ORDER BY id DESC")
     return [RunId(name) for (name,) in found if isinstance(name, str)]  # Damage may be anything.
+
+
+SHOWN = 20
+"""Faults of a file that are listed."""
+
+
+def file_faults(connection: sqlite3.Connection, /) -> tuple[str, ...]:
+    """What SQLite finds wrong with the file itself, the first 20 faults."""
+    try:
+        said = connection.execute(f"PRAGMA integrity_check({SHOWN})").fetchall()
+    except FAULTS as error:
+        return (str(error),)
+    return tuple(line for (text,) in said if text != "ok" for line in str(text).splitlines())
 
 
 class Found:

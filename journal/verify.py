@@ -15,13 +15,9 @@ import msgspec
 from laneway.errors import DamagedJournalError, IllegalTransitionError, UnknownRunError, UsageError
 from laneway.ids import RunId
 from laneway.journal.codec import Chain
-from laneway.journal.faults import FAULTS
 from laneway.journal.fold import fold
-from laneway.journal.reading import find, kept_rows, looking_at, names
+from laneway.journal.reading import file_faults, find, kept_rows, looking_at, names
 from laneway.journal.spill import values_folder
-
-SHOWN = 20
-"""Faults of the file that are listed."""
 
 
 class Anchor(msgspec.Struct, frozen=True):
@@ -103,7 +99,7 @@ def verify(path: Path, /, *, run: str = "", expect: Anchor | None = None) -> Ver
     if expect is not None and not run:
         raise UsageError("--expect is about one run: name it")
     with looking_at(path) as connection:
-        faults = _faults(connection)
+        faults = file_faults(connection)
         known = names(connection)
         if run and run not in known:
             raise UnknownRunError(run, known)
@@ -112,14 +108,6 @@ def verify(path: Path, /, *, run: str = "", expect: Anchor | None = None) -> Ver
             for name in ([RunId(run)] if run else reversed(known))
         )
     return Verified(path=str(path), file=faults, runs=found)
-
-
-def _faults(connection: sqlite3.Connection) -> tuple[str, ...]:
-    try:
-        said = connection.execute(f"PRAGMA integrity_check({SHOWN})").fetchall()
-    except FAULTS as error:
-        return (str(error),)
-    return tuple(line for (text,) in said if text != "ok" for line in str(text).splitlines())
 
 
 def _verified(

@@ -3,6 +3,7 @@
 # ruff: noqa: S105 - what is kept secret here is made up
 
 import asyncio
+import json
 import reprlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 import msgspec
 import pytest
 from pydantic import BaseModel, SecretStr, TypeAdapter, ValidationError
+from typer.testing import CliRunner
 
 from laneway import Effect, Engine, tool
+from laneway.engine.cli.app import app
 from laneway.engine.secrets.hints import of_hint
 from laneway.engine.secrets.marks import MARK, Secret
 from laneway.engine.secrets.shapes import hidden, keep_nothing
@@ -198,3 +201,29 @@ def test_a_number_that_pydantic_tells_as_null_is_no_null() -> None:
     whole = normalise(Model(some=[None, {"x": (None, 1.5)}]), tool="measure")
     assert not isinstance(whole, Failure)
     assert whole.value == {"some": [None, {"x": [None, 1.5]}], "other": None}
+
+
+def test_a_secret_in_the_file_of_a_plan_reaches_no_byte_of_the_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "vaulted.py").write_text(
+        "from typing import Annotated\n"
+        "from laneway import Effect, Secret, tool\n"
+        "@tool(effect=Effect.EXTERNAL)\n"
+        "async def ship(target: str, token: Annotated[str, Secret]) -> str:\n"
+        "    assert token == 'hunter2-s3cr3t'\n"
+        "    return target\n"
+    )
+    call = {"id": "d", "tool": "ship", "arguments": {"target": "x", "token": "hunter2-s3cr3t"}}
+    (tmp_path / "plan.json").write_text(json.dumps({"calls": [call]}))
+
+    done = CliRunner().invoke(
+        app, ["run", "plan.json", "--tools", "vaulted", "--run", "p", "--journal", "runs.db"]
+    )
+
+    assert done.exit_code == 0, done.output
+    kept = b"".join(file.read_bytes() for file in tmp_path.glob("runs.db*"))
+    assert b"target" in kept
+    assert b"hunter2" not in kept
+    assert "hunter2" not in done.output

@@ -306,3 +306,46 @@ def test_a_run_whose_facts_contradict_each_other_is_damaged(tmp_path: Path) -> N
     asyncio.run(write())
 
     assert "it tells of" in verify(path).runs[0].damage
+
+
+@pytest.mark.parametrize("sector", range(20, 200, 12))
+@pytest.mark.parametrize("filling", [b"\0", b"\xa5"])
+def test_wherever_sectors_are_damaged_the_runs_can_be_given_up_to_where_they_are_whole(
+    path: Path, sector: int, filling: bytes
+) -> None:
+    whole = bytearray(path.read_bytes())
+    whole[sector * 512 : (sector + 3) * 512] = filling * 1536
+    path.write_bytes(whole[: path.stat().st_size])
+
+    before = verify(path)
+    for run in before.runs:
+        accept_loss(path, run.run, by="ann")
+
+    after = verify(path)
+    assert after.whole, after
+    for run in before.runs:
+        rows = taken(path, run.run)
+        assert list(rows[: run.facts]) == notes(run.run, run.facts)
+        assert len(rows) == run.facts + (not run.whole)
+    assert not list(path.parent.glob("*.coming"))
+
+
+def test_where_not_even_the_names_of_runs_can_be_read_a_copy_is_needed(path: Path) -> None:
+    whole = bytearray(path.read_bytes())
+    whole[4096:8192] = bytes(4096)
+    path.write_bytes(whole)
+
+    for attempt in (lambda: verify(path), lambda: accept_loss(path, RUN)):
+        with pytest.raises(JournalError, match="go back to a copy"):
+            attempt()
+
+
+def test_a_header_of_a_format_that_there_never_was_is_damage(path: Path) -> None:
+    whole = bytearray(path.read_bytes())
+    whole[60:64] = bytes(4)
+    path.write_bytes(whole)
+
+    with pytest.raises(JournalError, match="its header says format 0, which there never was"):
+        taken(path)
+
+    assert [one.name for one in path.parent.iterdir()] == ["runs.db"]

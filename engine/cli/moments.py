@@ -32,6 +32,8 @@ class Moment(msgspec.Struct, frozen=True):
     boot: str
     """Monotonic clocks agree within one boot of one host; where that is unknown, within one
     driver."""
+    drive: int
+    """Which of the run's drivers had it, from 1."""
 
 
 class Moments:
@@ -49,7 +51,7 @@ class Moments:
 
     def note(self, row: Row) -> None:
         """Take in the next row."""
-        moment = Moment(row.wall, row.mono, self._boot)
+        moment = Moment(row.wall, row.mono, self._boot, self.drivers)
         match row.fact:
             case RunOpened(driver=driver) | RunTaken(driver=driver):
                 self._driven(driver)
@@ -69,8 +71,14 @@ class Moments:
         return _between(self._asked.get(call), self._started.get(call))
 
     def took(self, call: CallId) -> float | None:
-        """From that start to the outcome, in seconds."""
-        return _between(self._started.get(call), self._ended.get(call))
+        """From that start to the outcome, in seconds; None where nobody saw the end.
+
+        A later driver finds out what became of a call, and not when.
+        """
+        started, ended = self._started.get(call), self._ended.get(call)
+        if started is not None and ended is not None and started.drive != ended.drive:
+            return None
+        return _between(started, ended)
 
     def critical_path(self, turn: TurnView, durations: Durations) -> CriticalPath:
         """Find the critical path of a turn, on the wall clock where several machines drove it."""

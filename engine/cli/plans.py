@@ -19,6 +19,7 @@ from laneway.engine.cli.answering import answered, whom_to_ask
 from laneway.engine.cli.stores import ObservedStore
 from laneway.engine.engine import Engine
 from laneway.engine.foreseen import Preview
+from laneway.engine.sealing import without_secrets
 from laneway.engine.tools import Tool, load_tools
 from laneway.errors import PayloadError, PlanError, UsageError
 from laneway.facts import ApprovalAsked, Row
@@ -202,13 +203,15 @@ async def run_plan(settings: PlanSettings, name: str, journal: JournalStore) -> 
         taken=lambda _run, _rows: None,
         kept=lambda batch: _note_questions(batch, news),
     )
+    engine = make_engine(settings, observed)
+    kept = msgspec.structs.replace(settings, plan=without_secrets(settings.plan, engine.tools))
     async with (
-        make_engine(settings, observed) as engine,
+        engine,
         engine.run(
             name,
             mode=settings.mode,
             resume_with=RESUME_WITH,
-            settings=msgspec.to_builtins(settings),
+            settings=msgspec.to_builtins(kept),
         ) as run,
         answered(run, news, whom_to_ask(yes=settings.yes)),
     ):

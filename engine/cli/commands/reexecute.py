@@ -17,7 +17,7 @@ from laneway.engine.cli.options import Journal, Json, LaneLimits, PolicyFile, Ru
 from laneway.engine.cli.plans import existing_folder, lane_limit, named_tools
 from laneway.engine.cli.terminal import Terminal
 from laneway.engine.reexecution import Divergence, Reexecution, reexecute
-from laneway.errors import LanewayError
+from laneway.errors import LanewayError, UsageError
 from laneway.facts import Row, RunOpened, RunTaken
 from laneway.ids import RunId
 
@@ -99,6 +99,11 @@ def reexecuted(
         UnknownRunError: there is no such run.
         LanewayError: the journal, tools, policy or lanes cannot be used.
     """
+    if mode and policy is None:
+        raise UsageError(
+            "--mode is judged by rules, and without --policy the recorded verdicts are taken: name "
+            "the policy, too"
+        )
     rows = read_run(path, run)
     limits = dict(map(lane_limit, lanes))
     folder = existing_folder(workspace) if workspace is not None else _workspace(rows[0])

@@ -44,15 +44,27 @@ def verify_(
     lost = accept_loss(path, run, by=by) if accept else 0
     found = verify(path, run=run, expect=Anchor.read(expect) if expect else None)
     if accept:
-        terminal.say(f"{run}: {lost} facts were given up" if lost else f"{run}: nothing to give up")
+        terminal.say(_given_up(run, lost) if lost else f"{run}: nothing to give up")
     _say(terminal, found)
     terminal.give(found)
     raise typer.Exit(0 if found.whole else 1)
 
 
+def _given_up(run: str, lost: int) -> str:
+    return (
+        f"{run}: {lost} facts were given up, or more where none could be counted. Calls that only "
+        "these told of may have had their effects, and nothing keeps them from being asked for "
+        "again: what can still be read of them is in the table `lost`, or in the file put aside"
+    )
+
+
 def _say(terminal: Terminal, found: Verified) -> None:
     for fault in found.file:
         terminal.say(f"✗ {found.path}: {fault}")
+    if found.file and all(run.whole for run in found.runs):
+        terminal.say(
+            "  every run is whole; `laneway backup FILE`, or `laneway vacuum`, may mend the file"
+        )
     for run in found.runs:
         if run.whole:
             terminal.say(f"✓ {run.run}  {run.facts} facts, {run.anchor}")
