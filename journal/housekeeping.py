@@ -54,7 +54,8 @@ def old_runs(
     return [
         one
         for one in reversed(found)
-        if one.touched_wall <= limit
+        if one.facts
+        and one.touched_wall <= limit
         and not is_driven(one.driver)
         and (unfinished or not one.open_turn)
         and _above(one.run, names) is None

@@ -40,7 +40,7 @@ class RunLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def lines(path: Path, /, *, latest: int | None = None, sized: bool = False) -> list[RunLine]:
-    """List the runs that have facts, the last made first.
+    """List the runs, the last made first; of one without facts these were lost, or come next.
 
     Args:
         path: of the journal.
@@ -77,7 +77,6 @@ LEFT JOIN facts AS latest ON latest.place = (
     SELECT max(place) FROM facts
     WHERE place BETWEEN runs.id << 32 AND runs.id << 32 | 4294967295)
 LEFT JOIN archives ON archives.run = runs.id
-WHERE latest.place IS NOT NULL OR archives.run IS NOT NULL
 ORDER BY runs.id DESC
 LIMIT :limit
 """
@@ -94,7 +93,7 @@ LIMIT 1
 
 def _line(connection: sqlite3.Connection, row: tuple[object, ...], *, sized: bool) -> RunLine:
     number, name, driver, beat, last, opened, touched, *archive = row
-    compacted = last is None
+    compacted = last is None and archive[0] is not None
     facts, first_wall, last_wall = archive[:3] if compacted else (last, opened, touched)
     assert isinstance(number, int)
     facts = facts if isinstance(facts, int) else 0  # of a damaged archive

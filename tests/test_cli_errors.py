@@ -257,7 +257,12 @@ def test_a_damaged_run_is_named_with_its_place(here: Path) -> None:
     connection.commit()
     connection.close()
 
-    assert "run 'r', fact 3: it is missing (the next is 4)" in refusal("show", "r")
+    fault = "run 'r', fact 3: it is missing (the next is 4)"
+    assert fault in refusal("resume", "r")
+    shown = laneway("show", "r")
+    assert shown.exit_code == 1
+    assert shown.stdout.startswith("run r  OPEN  (1 calls, 2 facts)")
+    assert fault in shown.output
 
 
 @pytest.mark.parametrize("command", [("show", "gone"), ("resume", "gone")])

@@ -440,3 +440,14 @@ def test_the_state_of_an_interrupted_run_is_told_from_its_last_facts(path: Path)
     asyncio.run(host())
 
     assert [one.open_turn for one in lines(path)] == [False]
+
+
+def test_a_run_whose_facts_are_gone_is_listed_all_the_same(path: Path) -> None:
+    write(path, "a", "b")
+    by_hand(path, "DELETE FROM facts WHERE place >> 32 = 1")
+
+    code, said = command("runs", "--journal", str(path))
+
+    assert code == 0
+    assert "a  no facts: only just made, or damaged (see `laneway verify`)" in said
+    assert [one.run for one in housekeeping.old_runs(path, idle_seconds=0.0)] == ["b"]

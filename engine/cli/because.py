@@ -187,7 +187,11 @@ def _about(wait: Wait) -> str:
         return f": for {claims}" if claims else ": its lanes, none of which anybody can hold alone"
     if wait.cause:
         return f": {seconds_text(wait.delay_seconds)} after {brief(wait.cause, 160)}"
-    return ": somebody who knows what happened" if wait.state is State.UNCERTAIN else ""
+    return (
+        ": somebody who knows what happened (laneway settle)"
+        if wait.state is State.UNCERTAIN
+        else ""
+    )
 
 
 def _some(lines: Iterable[str]) -> Iterator[str]:

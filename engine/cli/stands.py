@@ -32,7 +32,10 @@ def run_lines(answer: RunAnswer, driven: Driven) -> Iterator[str]:
     yield f"run {answer.run}: {_standing(answer)}"
     yield f"  driver: {driven.told}"
     if driven.driver is not None and not driven.alive and answer.open_turn is not None:
-        yield f"    go on with: laneway resume {answer.run}"
+        yield (
+            f"    go on with: laneway resume {answer.run} (if its host named a function for that), "
+            "or enter it again"
+        )
     if answer.forked_from is not None:
         yield f"  forked from {answer.forked_from} after its fact {answer.forked_at}"
     yield f"  did: {_did(answer)}"

@@ -142,6 +142,8 @@ def size_text(size: float) -> str:
 
 
 def _line(line: RunLine, now: float) -> str:
+    if not line.facts:
+        return f"{line.run}  no facts: only just made, or damaged (see `laneway verify`)"
     parts = [
         line.run,
         _standing(line),
