@@ -457,6 +457,7 @@ def plans_in_one_call() -> Theatre:
                 call("l", "loose", calls=faulty),
                 call("w", "write", path="x"),
                 call("u", "plan", calls=3),
+                call("d", "plan", calls=inner) | {"needs": ["nobody"]},
             )
         )
         await run.submit(plan(call("r", "read", path="${p.results.a.value}")))

@@ -1,4 +1,4 @@
-"""`laneway reexecute`: a journal's run held against today's code, another policy, other tools."""
+"""A journal's run held against today's code, another policy, other tools: replay --execute."""
 
 import asyncio
 import json
@@ -71,7 +71,7 @@ def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def laneway(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["reexecute", *arguments])
+    return CliRunner().invoke(app, ["replay", "--execute", *arguments])
 
 
 def test_a_run_that_would_go_the_same_way_is_said_to(journal: Path) -> None:
@@ -119,13 +119,19 @@ def test_it_is_one_document_for_programs(journal: Path, tmp_path: Path) -> None:
     assert turns == [1, 2]
 
 
-def test_lanes_can_be_narrower_and_a_mode_another(journal: Path) -> None:
+def test_lanes_can_be_narrower_and_a_mode_another(journal: Path, tmp_path: Path) -> None:
     narrow = laneway("work", "--journal", str(journal), "--lanes", "mail=1")
-    other = laneway("work", "--journal", str(journal), "--mode", "plan")
+    (tmp_path / "open.toml").write_text('otherwise = "allow"\n')
+    options = ("--journal", str(journal), "--mode", "plan")
+    other = laneway("work", *options, "--policy", str(tmp_path / "open.toml"))
+    alone = laneway("work", *options)
 
     assert narrow.exit_code == 1
     assert "QUEUED, lane lane:mail held by" in narrow.output
-    assert other.exit_code == 0  # Without a policy, its verdicts are those that are recorded.
+    assert other.exit_code == 1
+    assert "denied by rule 'mode plan'" in other.output
+    assert alone.exit_code == 2
+    assert "name the policy, too" in alone.stderr
 
 
 def test_runs_within_calls_have_the_lanes_of_the_run_above(journal: Path) -> None:

@@ -19,7 +19,6 @@ from laneway.engine.cli.commands import housekeeping
 from laneway.engine.cli.commands.compare import compare_
 from laneway.engine.cli.commands.export import export
 from laneway.engine.cli.commands.fork import fork_
-from laneway.engine.cli.commands.reexecute import reexecute_
 from laneway.engine.cli.commands.replay import replay_
 from laneway.engine.cli.commands.settle import settle
 from laneway.engine.cli.commands.verify import verify_
@@ -301,7 +300,6 @@ app.command("runs")(housekeeping.runs)
 app.command("verify")(verify_)
 app.command("settle")(settle)
 app.command("replay")(replay_)
-app.command("reexecute")(reexecute_)
 app.command("fork")(fork_)
 app.command("compare")(compare_)
 app.command("why")(why)

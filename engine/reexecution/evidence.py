@@ -183,7 +183,7 @@ class Evidence:
                 self.unknown.add(record.tool)
             elif failure.code in (Code.INVALID_ARGUMENTS, Code.BAD_REFERENCE):
                 self.refusals[name] = failure
-                if record.arguments is not None:
+                if record.arguments is not None and name not in self.parents:
                     self.refused[key_of(record.tool, record.arguments)] = failure
 
     # What the stand-ins ask

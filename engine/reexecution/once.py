@@ -124,8 +124,17 @@ class _Pass:
         turn = staged.scheduler.turn
         self._ranked |= turn is not None and turn.seats is not None
         self._collect()
-        for row in event.rows:
-            await self._meet(row, coming)
+        try:
+            for row in event.rows:
+                await self._meet(row, coming)
+        except _Diverged:
+            here = {
+                (row.fact.call, row.fact.attempt)
+                for row in event.rows
+                if isinstance(row.fact, CallStarted)
+            }
+            self._early.update(set(self._pool.left()[0]) - here)  # For the next pass.
+            raise
         if coming is None or self._player.fulfilled is not coming:
             self._leave_over(event, last=coming is None)
 

@@ -29,6 +29,8 @@ class Way(msgspec.Struct, frozen=True, kw_only=True):
     """Attempts that waited for something outside."""
     by_record: bool = False
     """Ranks, by durations that nobody knows any more, go by the recorded order of starts."""
+    aside: bool = False
+    """Those of them that wanted a wide lane had no place in it meanwhile."""
     priorities: dict[str, int] = {}
     """Of tools of which nobody else says anything: as low as they explain who went first."""
     apart: bool = False

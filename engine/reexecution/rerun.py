@@ -25,6 +25,8 @@ from laneway.ids import ApprovalId
 from laneway.lanes.lane import Lane
 from laneway.policies.rules import Policy
 
+HIGHEST = 8
+"""Priority that is tried as an explanation."""
 PASSES = 64
 """Each finds at least one call more that waited for something outside."""
 
@@ -155,6 +157,8 @@ def _further(passed: Passed, way: Way, part: Part, own: frozenset[str]) -> Way |
         return msgspec.structs.replace(way, held=way.held | held)
     if passed.ranked and not way.by_record:
         return msgspec.structs.replace(way, by_record=True)
+    if passed.ranked and way.held and not way.aside:
+        return msgspec.structs.replace(way, aside=True)
     tool, rivals = passed.overtaken
     known = way.priorities
     highest = max((known.get(one, 0) for one in rivals - {tool}), default=None)
@@ -162,6 +166,8 @@ def _further(passed: Passed, way: Way, part: Part, own: frozenset[str]) -> Way |
         return None
     # What was held for it so far was perhaps overtaken, and waited for nothing outside.
     raised = max(highest, known.get(tool, 0)) + 1
+    if raised > HIGHEST:
+        return None
     return Way(priorities={**known, tool: raised}, apart=way.apart)
 
 

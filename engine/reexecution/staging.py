@@ -122,7 +122,10 @@ class Staged:
             name: msgspec.structs.replace(lane, rate=None)
             for name, lane in lanes_of(lanes, Names(self.options.workspace)).items()
         }
-        self.lanes = services.lanes = HeldLanes({THREAD_LANE: 1, **configured}, self._way.held)
+        way = self._way
+        self.lanes = services.lanes = HeldLanes(
+            {THREAD_LANE: 1, **configured}, way.held, aside=way.aside
+        )
         services.joined = Joined(configured)
         services.controls = Lanes(services, configured)
 

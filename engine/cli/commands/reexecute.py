@@ -1,4 +1,4 @@
-"""`laneway reexecute`: would today's code, this policy, these tools have decided the same?
+"""`laneway replay --execute`: would today's code, this policy, these tools have decided the same?
 
 Reads a journal and drives nothing; the tools' bodies are never entered.
 """
@@ -7,13 +7,11 @@ import asyncio
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-import typer
 
-from laneway.engine.cli.journals import journal_path, read_run
-from laneway.engine.cli.options import Journal, Json, LaneLimits, PolicyFile, RunName
+from laneway.engine.cli.journals import read_run
 from laneway.engine.cli.plans import existing_folder, lane_limit, named_tools
 from laneway.engine.cli.terminal import Terminal
 from laneway.engine.reexecution import Divergence, Reexecution, reexecute
@@ -35,41 +33,6 @@ class ShownReexecution(msgspec.Struct, frozen=True, kw_only=True):
     by_durations: bool
     priorities: dict[str, int]
     divergences: tuple[Divergence, ...]
-
-
-def reexecute_(  # noqa: PLR0913, PLR0917 - typer makes an option of each parameter
-    run: RunName,
-    journal: Journal = None,
-    tools: Annotated[
-        str, typer.Option(help="module or module:attribute with the tools; else as recorded.")
-    ] = "",
-    policy: PolicyFile = None,
-    mode: Annotated[str, typer.Option(help="A mode of the policy, instead of the recorded.")] = "",
-    lanes: LaneLimits = None,
-    workspace: Annotated[
-        Path | None, typer.Option(help="The folder that relative file names start from.")
-    ] = None,
-    every: Annotated[
-        bool, typer.Option("--all", help="Go on behind a divergence, with the next turn.")
-    ] = False,
-    json: Json = False,
-) -> None:
-    """Run the scheduler again on a run's recorded turns, with recorded results; no tool is touched.
-
-    Shows the first decision that differs from the recorded one: would this policy have stopped it?
-    Exit code 1: there is one.
-    """
-    found = reexecuted(
-        journal_path(journal),
-        run,
-        tools=tools,
-        policy=policy,
-        mode=mode,
-        lanes=lanes or (),
-        workspace=workspace,
-        every=every,
-    )
-    raise typer.Exit(tell(Terminal(json=json), found))
 
 
 def reexecuted(
