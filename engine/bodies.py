@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from laneway.engine.execution import enter
+from laneway.engine.execution import end_processes, enter
 from laneway.engine.failures import (
     Told,
     cancelled,
@@ -84,6 +84,8 @@ class Bodies:
                 if self.services.controls.pacing and call.request is not None:
                     self.services.controls.pacing.begun(call.request)
                 result = await enter(call, self.services.threads)
+                if call.stop is not None:
+                    await end_processes(call)
             if call.running is None:
                 self._over(call, result)
             else:

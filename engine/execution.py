@@ -18,14 +18,10 @@ if TYPE_CHECKING:
 
 
 async def enter(call: "LiveCall", threads: ToolThreads) -> Returned | Raised:
-    """Enter the body of a call's tool; nothing that it raises comes out as an exception."""
-    result = await _entered(call, threads)
-    if call.stop is not None and call.stop.processes is not None and call.running is None:
-        await call.stop.processes.end()
-    return result
+    """Enter the body of a call's tool; nothing that it raises comes out as an exception.
 
-
-async def _entered(call: "LiveCall", threads: ToolThreads) -> Returned | Raised:
+    What it has started and not waited for still runs: see `end_processes`.
+    """
     tool, checked = call.tool, call.checked
     assert tool is not None
     assert checked is not None
@@ -44,6 +40,12 @@ async def _entered(call: "LiveCall", threads: ToolThreads) -> Returned | Raised:
     # KeyboardInterrupt are told apart by the scheduler, which knows whether it asked for a stop.
     except BaseException as error:  # noqa: BLE001
         return Raised(core(error))
+
+
+async def end_processes(call: "LiveCall") -> None:
+    """End what a body has started and left running, unless its thread is still in it."""
+    if call.stop is not None and call.stop.processes is not None and call.running is None:
+        await call.stop.processes.end()
 
 
 async def _in_thread(call: "LiveCall", work: Callable[[], Any], threads: ToolThreads) -> Any:

@@ -32,6 +32,4 @@ def next_link(before: bytes, seq: int, wall: float, mono: float, body: bytes, /)
         mono: Its monotonic seconds.
         body: Its JSON, as it is kept.
     """
-    link = blake2b(before, digest_size=HASH_BYTES)
-    link.update(_head(seq, wall, mono) + body)
-    return link.digest()
+    return blake2b(before + _head(seq, wall, mono) + body, digest_size=HASH_BYTES).digest()

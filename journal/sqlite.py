@@ -154,7 +154,7 @@ class SqliteStore:
         self._refuse_if_broken()
         connection, leases = self._ready()
         bodies = [encode(row) for row in batch]
-        if any(len(body) > SPILL_BYTES for body in bodies):
+        if bodies and max(map(len, bodies)) > SPILL_BYTES:
             bodies = await asyncio.to_thread(self._spill, bodies)
         parameters, rows = _bind(batch, bodies, leases)
         before, runs = lease_clock(), {row.run for row in batch} - leases.lost.keys()
@@ -183,8 +183,8 @@ class SqliteStore:
             RunOwnedError: another driver has it now.
             JournalError: the file cannot be read, or is not there any more.
         """
-        _, leases = self._ready()
-        return leases.confirm(run)
+        opened = self._opened or self._ready()  # Each body comes by here.
+        return opened[1].confirm(run)
 
     def when_lost(self, tell: Callable[[RunOwnedError], object], /) -> None:
         """Tell of each run that another driver is found to have, beside what a commit says.
