@@ -4,9 +4,12 @@ import asyncio
 import json
 import os
 import re
+import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -307,3 +310,21 @@ def test_writing_into_a_pipe_that_broke_ends_the_command(monkeypatch: pytest.Mon
         monkeypatch.setattr(sys, "stdout", Broken(sink.fileno()))
 
         export_command._to_standard_output([b"x", b"y"])
+
+
+@pytest.mark.parametrize("command", [("why",), ("why", "-"), ("export",)])
+def test_of_a_damaged_run_what_is_whole_is_told(tmp_path: Path, command: tuple[str, ...]) -> None:
+    path = tmp_path / "runs.db"
+    golden = Path(__file__).parent / "golden"
+    shutil.copyfile(golden / "format-2.db", path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("UPDATE facts SET wall = 0 WHERE place = (1 << 32) + 12")
+    name, *call = command
+
+    done = CliRunner().invoke(
+        app, [name, "finished", *(["t1.1"] if call else []), "--journal", str(path)]
+    )
+
+    assert done.exit_code == 1
+    assert "run 'finished', fact 12: its hash does not fit" in done.output
+    assert "write_note" in done.output

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from laneway.errors import JournalError, UnknownRunError, UsageError
+from laneway.errors import DamagedJournalError, JournalError, UnknownRunError, UsageError
 from laneway.facts import Row
 from laneway.ids import RunId
 from laneway.journal.sqlite import SqliteStore
@@ -56,6 +56,22 @@ def read_run(path: Path, run: str) -> Sequence[Row]:
         return rows
 
     return asyncio.run(_opened(existing(path), read))
+
+
+def read_whole(path: Path, run: str) -> tuple[Sequence[Row], DamagedJournalError | None]:
+    """Read a run as far as it is whole, and say what is wrong behind that.
+
+    Raises:
+        UnknownRunError: there is no such run.
+        DamagedJournalError: not even its first fact can be read.
+        JournalError: as for `read_run`.
+    """
+    try:
+        return read_run(path, run), None
+    except DamagedJournalError as error:
+        if not error.whole:
+            raise
+        return error.whole, error
 
 
 def list_runs(path: Path) -> Sequence[RunEntry]:

@@ -9,8 +9,9 @@ from typing import Annotated
 
 import typer
 
-from laneway.engine.cli.journals import journal_path, read_run
+from laneway.engine.cli.journals import journal_path, read_whole
 from laneway.engine.cli.options import Journal, RunName
+from laneway.engine.cli.terminal import Terminal
 from laneway.errors import UsageError
 from laneway.facts import Row
 from laneway.ids import RunId
@@ -56,19 +57,25 @@ def export(
     turn: TurnNumber = None,
     journal: Journal = None,
 ) -> None:
-    """Write a run for another program: its facts, its graph, its lanes over time, or its spans."""
+    """Write a run for another program: its facts, its graph, its lanes over time, or its spans.
+
+    Of a damaged run what is whole is written, with exit code 1.
+    """
     if turn is not None and form is not ExportFormat.MERMAID:
         raise UsageError("--turn narrows a Mermaid graph; other formats hold the whole run")
-    rows = read_run(journal_path(journal), run)
+    rows, damage = read_whole(journal_path(journal), run)
     pieces = _pieces(run, rows, form, turn)
     if output is None:
         _to_standard_output(pieces)
-        return
-    try:
-        with output.open("wb") as file:
-            file.writelines(pieces)
-    except OSError as error:
-        raise UsageError(f"{output} cannot be written: {error.strerror}") from error
+    else:
+        try:
+            with output.open("wb") as file:
+                file.writelines(pieces)
+        except OSError as error:
+            raise UsageError(f"{output} cannot be written: {error.strerror}") from error
+    if damage is not None:
+        Terminal(json=True).note(str(damage))  # Beside what was written.
+        raise typer.Exit(1)
 
 
 def _pieces(run: str, rows: Iterable[Row], form: ExportFormat, turn: int | None) -> Iterator[bytes]:

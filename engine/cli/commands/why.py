@@ -12,7 +12,7 @@ import typer
 
 from laneway.engine.answers import why as why_call
 from laneway.engine.cli.because import call_lines
-from laneway.engine.cli.journals import journal_path, list_runs, read_run
+from laneway.engine.cli.journals import journal_path, list_runs, read_whole
 from laneway.engine.cli.leased import leased_runs
 from laneway.engine.cli.options import Journal, Json, RunName
 from laneway.engine.cli.stands import Driven, run_lines
@@ -32,10 +32,14 @@ CallName = Annotated[
 
 
 def why(run: RunName, call: CallName = "", journal: Journal = None, json: Json = False) -> None:
-    """Say why a call ran, waited and ended; or what a run did, and where it stands."""
+    """Say why a call ran, waited and ended; or what a run did, and where it stands.
+
+    Of a damaged run what is whole is told of, with exit code 1.
+    """
     terminal = Terminal(json=json)
     file = journal_path(journal)
-    course_of = timeline(RunId(run), read_run(file, run))
+    rows, damage = read_whole(file, run)
+    course_of = timeline(RunId(run), rows)
     if call:
         answer = why_call(course_of, call)
         others = _beside(file, course_of, course_of.courses[answer.call])
@@ -43,11 +47,14 @@ def why(run: RunName, call: CallName = "", journal: Journal = None, json: Json =
             answer = why_call(course_of, call, others)
         terminal.say_all(map(visible, call_lines(answer)))
         terminal.give(answer)
-        return
-    told = why_run(course_of)
-    driven = _driven(file, run)
-    terminal.say_all(map(visible, run_lines(told, driven)))
-    terminal.give({**msgspec.to_builtins(told), "driven": driven})
+    else:
+        told = why_run(course_of)
+        driven = _driven(file, run)
+        terminal.say_all(map(visible, run_lines(told, driven)))
+        terminal.give({**msgspec.to_builtins(told), "driven": driven})
+    if damage is not None:
+        terminal.note(str(damage))
+        raise typer.Exit(1)
 
 
 def _driven(file: Path, run: str) -> Driven:
