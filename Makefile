@@ -41,7 +41,7 @@ power: $(VENV)/dev.stamp ## IMAGES=3000 power failures at and between the syncs 
 	@$(PY) -m tests.power --images $(IMAGES) --seed $(SEED) $(ARGS)
 
 ROUNDS ?= 20
-FUZZED := tests/test_engine_sagas.py tests/test_nested_drives.py \
+FUZZED := tests/test_reexecution_random.py tests/test_engine_sagas.py tests/test_nested_drives.py \
 	tests/test_lane_controls.py::test_whatever_an_operator_does_every_call_ends_and_no_limit_is_passed \
 	tests/test_lane_controls_table.py::test_driven_at_random_nothing_is_lost_and_no_limit_is_passed \
 	tests/test_plan_tool.py::test_a_dag_in_a_plan_call_runs_as_the_same_dag_of_a_host

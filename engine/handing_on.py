@@ -93,11 +93,12 @@ def _before(call: "LiveCall", sources: "Sources", *, past_ended: bool = False) -
 def _is_conflict(one: "LiveCall", other: "LiveCall", reason: Reason) -> bool:
     """Whether two conflict; between those that another edge links, no conflict was drawn."""
     return reason is Reason.CONFLICT or any(
-        _meet(first, second) for first in one.claims for second in other.claims
+        meet(first, second) for first in one.claims for second in other.claims
     )
 
 
-def _meet(one: Claim, other: Claim) -> bool:
+def meet(one: Claim, other: Claim) -> bool:
+    """Whether two claims keep the order of the request."""
     if is_lane(one.resource) or Access.EXCLUSIVE not in (one.access, other.access):
         return False
     return covers(one.resource, other.resource) or covers(other.resource, one.resource)

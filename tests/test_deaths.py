@@ -56,7 +56,7 @@ def run_module(name: str, *options: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("seed", [11, 12, 13])
 def test_programs_that_die_anywhere_keep_every_promise(seed: int, tmp_path: Path) -> None:
-    ended = campaign(tmp_path, "--deaths", "50", "--seed", str(seed), "--workers", "1")
+    ended = campaign(tmp_path, "--deaths", "40", "--seed", str(seed), "--workers", "1")
 
     assert ended.returncode == 0, ended.stdout + ended.stderr
     counts = ended.stdout.splitlines()[-len(FAULTS) :]

@@ -307,7 +307,7 @@ DIES_CREATING = """
 
 def test_a_process_killed_while_it_creates_a_journal_leaves_one_that_opens(tmp_path: Path) -> None:
     deaths = 0
-    for deadly in range(1, 30):
+    for deadly in range(1, 30, 2):
         path = tmp_path / f"{deadly}.db"
         process = child(DIES_CREATING, path, deadly)
         out, err = process.communicate(timeout=HANG_SECONDS)
@@ -320,7 +320,7 @@ def test_a_process_killed_while_it_creates_a_journal_leaves_one_that_opens(tmp_p
 
         assert by_hand(path, "SELECT count(*) FROM facts") == [(1,)]
 
-    assert deaths >= 10
+    assert deaths >= 5
 
 
 def test_a_journal_that_lost_a_table_is_refused(path: Path) -> None:

@@ -5,6 +5,7 @@ Every run is reproduced from its records alone, and with the host's own tools, w
 
 import asyncio
 import copy
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -24,6 +25,9 @@ from laneway.testing.theatre import RUN, Theatre
 NAMES = ("read", "write", "mail", "asks", "same", "flaky", "lose", "wild", "slow", "wide", "nope")
 ANY = {"type": "object", "properties": {"t": {}, "n": {}}}
 Draw = dict[str, Any]
+
+ROUNDS = int(os.environ.get("LANEWAY_ROUNDS", "1"))
+"""How many times as long to look, and elsewhere each time: `make fuzz` sets it."""
 
 
 def broken(arguments: Mapping[str, Any]) -> None:
@@ -127,7 +131,7 @@ def reproduced(rows: Sequence[Row], own: Sequence[Any] = (), **options: Any) -> 
         assert found.same, "\n".join([str(found), *(f"{row.seq} {row.fact}" for row in rows)])
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=80 * ROUNDS, derandomize=ROUNDS == 1, deadline=None)
 @given(calls(), calls(4), deeds, st.booleans(), st.booleans())
 def test_whatever_a_run_was_it_is_reproduced(
     first: list[Draw],
@@ -161,7 +165,7 @@ def test_whatever_a_run_was_it_is_reproduced(
     assert dict(stage.entered) == entered
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50 * ROUNDS, derandomize=ROUNDS == 1, deadline=None)
 @given(calls(), deeds, deeds, st.floats(0, 12), st.booleans())
 def test_a_run_that_dies_or_is_left_and_is_taken_up_is_reproduced(
     first: list[Draw],
@@ -195,7 +199,7 @@ def test_a_run_that_dies_or_is_left_and_is_taken_up_is_reproduced(
     reproduced(theatre.journal.facts[RUN], theatre.tools)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=35 * ROUNDS, derandomize=ROUNDS == 1, deadline=None)
 @given(calls(6), calls(6), st.sampled_from([0.0, 0.5, 1.0, 3.5]))
 def test_runs_that_share_lanes_are_reproduced_each_on_its_own(
     first: list[Draw], second: list[Draw], between: float

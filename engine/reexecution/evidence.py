@@ -89,6 +89,14 @@ class Evidence:
             self._take(row, recording.before.get(row.seq), own=False)
         for row in own:
             self._take(row, recording.before.get(row.seq), own=True)
+        # What was asked about is what ran once a later driver had the answer.
+        for row in recording.rows[own[-1].seq if own else 0 :]:
+            if (
+                isinstance(row.fact, CallQueued)
+                and row.fact.claims
+                and row.fact.call in self._asked
+            ):
+                self.claims.setdefault(row.fact.call, row.fact.claims)
 
     def _take(self, row: Row, before: State | None, *, own: bool) -> None:  # noqa: C901 - one arm a fact
         match row.fact:

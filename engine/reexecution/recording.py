@@ -9,6 +9,7 @@ from collections.abc import Container, Sequence
 
 from laneway.calls import Reason
 from laneway.engine.failures import WITHDRAWN
+from laneway.engine.handing_on import meet
 from laneway.engine.reexecution.events import Event, Happening
 from laneway.errors import DamagedJournalError, IllegalTransitionError
 from laneway.facts import (
@@ -202,11 +203,29 @@ class Recording:
     def _note_passing(self, row: Row, call: CallView | None) -> None:
         if call is None or call.state is not State.PENDING:
             return
-        for edge in self._view.turns[call.turn - 1].edges:
-            if edge.target == call.id and edge.reason is Reason.CONFLICT:
+        edges = self._view.turns[call.turn - 1].edges
+        pending, seen = [call], {call.id}
+        while pending:
+            behind = pending.pop()
+            for edge in edges:
                 source = self._view.calls[edge.source]
+                if edge.target != behind.id or source.id in seen:
+                    continue
+                if edge.reason is not Reason.CONFLICT and not _meet(source, behind):
+                    continue
+                seen.add(source.id)
                 if source.open and source.approval is not None:
                     self.passing.add(row.seq)
+                elif not source.open and not source.attempt:
+                    pending.append(source)  # It handed on what it waited for.
+
+
+def _meet(one: CallView, other: CallView) -> bool:
+    return any(
+        meet(first, second)
+        for first in one.claims or one.record.claims
+        for second in other.claims or other.record.claims
+    )
 
 
 def is_of(leader: str, run: str, calls: Container[str]) -> bool:
