@@ -20,8 +20,8 @@ help: ## list the targets
 demo: $(VENV)/run.stamp ## an agent repairs a small project, from recorded model turns
 	@$(LANEWAY) demo $(ARGS)
 
-test: $(VENV)/dev.stamp $(SERVERS)/.stamp ## run the tests
-	@$(PY) -m pytest $(ARGS)
+test: $(VENV)/dev.stamp $(SERVERS)/.stamp ## run the tests, but for a few long ones that make check runs
+	@$(PY) -m pytest -m "not long" $(ARGS)
 
 nightly: $(VENV)/dev.stamp ## the lane table against its naive model, 100,000 steps and more
 	@$(PY) -m pytest --hypothesis-profile=nightly --timeout=3600 -rP -k "no_fault" \

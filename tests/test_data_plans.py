@@ -129,6 +129,7 @@ def test_gold_plans_give_their_parents_and_take_as_many_rounds_as_they_are_deep(
     assert counts == {"plans": 647, "resolved": 500}
 
 
+@pytest.mark.long
 def test_gold_plans_on_one_lane_stay_between_the_optimum_and_the_bound() -> None:
     plans = records("plans_gold.jsonl")
 

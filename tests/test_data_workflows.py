@@ -68,6 +68,7 @@ def most_at_once(found: Schedule) -> int:
     return most
 
 
+@pytest.mark.long
 def test_workflows_keep_to_their_order_and_end_within_grahams_bound_on_every_number_of_lanes() -> (
     None
 ):

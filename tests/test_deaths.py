@@ -64,6 +64,7 @@ def test_programs_that_die_anywhere_keep_every_promise(seed: int, tmp_path: Path
 
 
 @pytest.mark.parametrize("control", CONTROLS)
+@pytest.mark.long
 def test_a_double_with_a_fault_built_in_is_found_out(control: str, tmp_path: Path) -> None:
     options = ("--control", control, "--deaths", "150", "--seed", "2", "--workers", "1")
 
@@ -100,6 +101,7 @@ def test_one_case_is_played_by_its_seed(tmp_path: Path) -> None:
     assert " 0 faults, " in ended.stdout
 
 
+@pytest.mark.long
 def test_two_processes_that_fight_for_runs_keep_every_promise() -> None:
     ended = run_module("tests.deaths.fight", "--seconds", "3", "--runs", "6", "--seed", "5")
 

@@ -137,6 +137,7 @@ def told_of(process: "subprocess.Popen[str]") -> list[dict[str, Any]]:
     return [json.loads(line) for line in output.splitlines()]
 
 
+@pytest.mark.long
 def test_a_death_at_any_commit_loses_nothing_and_repeats_nothing(tmp_path: Path) -> None:
     odd, even = deaths(tmp_path / "odd", 1), deaths(tmp_path / "even", 2)
     reports = [*told_of(odd), *told_of(even)]
