@@ -6,7 +6,8 @@ the work once what they refer to is known: schema, claims and verdict are comput
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
@@ -78,7 +79,7 @@ async def admit(reply: Reply, number: int, scheduler: "Scheduler", *, key: str =
     """
     turn = LiveTurn(number, scheduler, referring=reply.referring)
     admission = Admission(turn)
-    turn.names = {*(asked.id for asked in reply.calls), *scheduler.earlier}
+    turn.names = known_names(reply, scheduler)
     if scheduler.secrets is not None:
         reply = scheduler.secrets.meet(reply, turn)
     for at, asked in enumerate(reply.calls):
@@ -108,6 +109,12 @@ async def admit(reply: Reply, number: int, scheduler: "Scheduler", *, key: str =
         referring=reply.referring,
     )
     return admission
+
+
+def known_names(reply: Reply, scheduler: "Scheduler") -> Collection[str]:
+    """What a reference in a reply can name: its own calls, and those of earlier turns."""
+    # A view of both: a copy of the earlier names would make each turn dearer than the last.
+    return ChainMap[str, Any]({asked.id: asked for asked in reply.calls}, scheduler.earlier)
 
 
 async def _open(admission: Admission, asked: Asked) -> None:

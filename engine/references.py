@@ -80,7 +80,7 @@ def find(
     faults: list[str] = []
     escaped: set[str] = set()
     for parameter, value in arguments.items():
-        if parameter in literal:
+        if parameter in literal or _mentions_nothing(value):
             continue
         for source, path, whole in _mentions(value, names):
             where = _shortened(f"${{{source}{path}}}")
@@ -188,6 +188,13 @@ def split(inner: str, names: Collection[str]) -> tuple[str, str]:
             return inner[:end], inner[end:]
     first = ends[0] if ends else len(inner)
     return inner[:first], inner[first:]
+
+
+def _mentions_nothing(value: object) -> bool:
+    """Whether a value can hold no reference, told at a glance."""
+    if isinstance(value, str):
+        return "${" not in value
+    return not (is_object(value) or is_list(value))
 
 
 def _mentions(value: Any, names: Collection[str]) -> Iterator[tuple[str, str, bool | None]]:

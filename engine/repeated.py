@@ -8,6 +8,7 @@ and so may the ids of calls: a model that is asked again makes new ones.
 from typing import TYPE_CHECKING
 
 from laneway.calls import Reason
+from laneway.engine.admission import known_names
 from laneway.engine.intake import take_in
 from laneway.engine.live import LiveTurn
 from laneway.engine.providers.reply import Reply
@@ -43,7 +44,7 @@ def _calls_differ(
     reply: Reply, turn: TurnView, recorded: list[CallView], scheduler: "Scheduler"
 ) -> str:
     live = LiveTurn(turn.number, scheduler, referring=reply.referring)
-    live.names = {*(asked.id for asked in reply.calls), *scheduler.earlier}
+    live.names = known_names(reply, scheduler)
     for at, (asked, call) in enumerate(zip(reply.calls, recorded, strict=False), 1):
         was = call.record
         if asked.name != was.tool:

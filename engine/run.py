@@ -20,7 +20,7 @@ from laneway.engine.providers.say import said_by_host
 from laneway.engine.questions import open_questions, question_named
 from laneway.engine.recovery import found_out, revive
 from laneway.engine.repeated import see_that_same
-from laneway.engine.scheduler import Scheduler
+from laneway.engine.scheduler import SLICE, Scheduler
 from laneway.engine.sealing import see_no_secret
 from laneway.engine.secrets.alike import alike
 from laneway.engine.setting import changes_since
@@ -506,11 +506,11 @@ class Run:
     def _recorded(self, reply: Reply, key: str) -> Turn | None:
         turns = self.view.turns
         if key:
-            for view in turns:
-                if view.key == key:
-                    see_that_same(reply, view, self._live)
-                    return Turn(self, view)
-            return None
+            view = self.view.by_key.get(key)
+            if view is None:
+                return None
+            see_that_same(reply, view, self._live)
+            return Turn(self, view)
         last = turns[-1] if turns else None
         same = last is not None and reply.key and last.key == reply.key
         if last is not None and same and alike(last.message, reply.message):
@@ -542,7 +542,10 @@ class Run:
     async def _take_in(self, coming: admission.Admission, *, wait: bool) -> None:
         scheduler = self._live
         try:
-            await uncancelled(asyncio.ensure_future(scheduler.admit(coming)))
+            if len(coming.turn.calls) <= SLICE:
+                await scheduler.admit(coming)  # Waits for nothing, so it cannot be cut short.
+            else:
+                await uncancelled(asyncio.ensure_future(scheduler.admit(coming)))
             if not wait:
                 await scheduler.kept()
         except asyncio.CancelledError:

@@ -222,6 +222,8 @@ class RunView:
     tasks: dict[str, TaskView] = field(default_factory=dict[str, TaskView])
     _reserved: dict[str, BudgetView] = field(default_factory=dict[str, BudgetView])
     """The budget of each open reservation."""
+    by_key: dict[str, TurnView] = field(default_factory=dict[str, TurnView])
+    """The first turn of each key."""
     conversation: list[TurnView | MessageSaid] = field(default_factory=list[TurnView | MessageSaid])
     """Turns and the host's own messages, in the order in which they were put down."""
 
@@ -368,6 +370,8 @@ class RunView:
             referring=fact.referring,
         )
         self.turns.append(turn)
+        if fact.key:
+            self.by_key.setdefault(fact.key, turn)
         self.conversation.append(turn)
         for call in calls:
             self.calls[call.record.id] = call

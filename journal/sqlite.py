@@ -157,7 +157,9 @@ class SqliteStore:
         if bodies and max(map(len, bodies)) > SPILL_BYTES:
             bodies = await asyncio.to_thread(self._spill, bodies)
         parameters, rows = _bind(batch, bodies, leases)
-        before, runs = lease_clock(), {row.run for row in batch} - leases.lost.keys()
+        before, runs = lease_clock(), {row.run for row in batch}
+        if leases.lost:
+            runs -= leases.lost.keys()
         try:
             if rows:
                 kept = await connection.append(parameters)

@@ -290,7 +290,9 @@ class Journal:
     async def _keep(self, posts: list[Post]) -> None:
         self._clock.hold()
         try:
-            rows = [row for post in posts for row in post.rows]
+            rows = posts[0].rows
+            if len(posts) > 1:
+                rows = [row for post in posts for row in post.rows]
             committing = self.store.commit(rows) if rows else None
             if committing is not None:
                 await committing
@@ -327,8 +329,10 @@ class Journal:
             self._idle = True
 
     def _acknowledge(self, posts: list[Post]) -> None:
-        if any(post.rows for post in posts):
-            self.commits += 1
+        for post in posts:
+            if post.rows:
+                self.commits += 1
+                break
         for post in posts:
             self._tell(post)
 

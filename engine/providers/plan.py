@@ -139,7 +139,8 @@ class _Reader:
         own, fault = self._id(item.get("id"))
         given = self._one_of(item, "arguments", "args")
         read = read_decoded(given)
-        needs, after = self._ids(item, "needs"), self._ids(item, "after")
+        needs = self._ids(item, "needs") if "needs" in item else ()
+        after = self._ids(item, "after") if "after" in item else ()
         if isinstance(read, Failure):
             return Asked(
                 id=own,
