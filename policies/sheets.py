@@ -8,10 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from laneway.policies.conditions import CallTest
-from laneway.policies.globs import TextTest
+from laneway.policies.fitting import CallTest, Place
 from laneway.policies.precedence import Voice
-from laneway.policies.probes import Probe, texts_for
+from laneway.policies.probes import Probe, possible, texts_for
 from laneway.policies.questions import Question, Verdict
 
 Step = tuple[CallTest, Verdict]
@@ -27,8 +26,10 @@ class Sheet(msgspec.Struct, frozen=True):
     """In order; the first that fits gives the verdict."""
     end: Verdict
     """Given when none fits."""
-    probed: Sequence[tuple[str | None, Sequence[tuple[TextTest, Sequence[int]]]]] = ()
-    """What to look at → probes, each with the positions of the steps that it speaks of."""
+    probed: Sequence[tuple[str | Place, Sequence[Probe]]] = ()
+    """What to look at → probes."""
+    positions: Mapping[CallTest, int] = {}
+    """Of the steps that probes speak for."""
     unprobed: Sequence[int] = ()
     """The positions of all other steps, where there are probes."""
 
@@ -42,19 +43,22 @@ class Sheet(msgspec.Struct, frozen=True):
         return self.end
 
     def _possible(self, question: Question) -> Sequence[int]:
-        possible = list(self.unprobed)
-        for argument, probes in self.probed:
-            texts = texts_for(question, argument)
-            for fits, positions in probes:
+        found = list(self.unprobed)
+        at = self.positions
+        for place, probes in self.probed:
+            texts = texts_for(question, place)
+            for probe in probes:
                 if texts is None:
-                    possible += positions
+                    found += [at[test] for test in probe.tests if test in at]
                     continue
+                fits = probe.fits
                 for text in texts:
                     if fits(text):
-                        possible += positions
+                        found += [at[test] for test in possible(probe, texts) if test in at]
                         break
-        possible.sort()
-        return possible
+        if len(found) > 1:
+            found.sort()
+        return found
 
 
 def make_sheet(voices: Iterable[Voice], probes: Mapping[CallTest, Probe], /) -> Sheet:
@@ -73,15 +77,16 @@ def _probed(steps: Sequence[Step], end: Verdict, probes: Mapping[CallTest, Probe
     for position, (fits, _) in enumerate(steps):
         if fits in probes:
             spoken_for.setdefault(probes[fits], []).append(position)
-    covered: set[int] = set()
-    by_argument: dict[str | None, list[tuple[TextTest, Sequence[int]]]] = {}
-    for probe, positions in spoken_for.items():
-        if len(positions) >= _WORTH_A_PROBE:
-            by_argument.setdefault(probe.argument, []).append((probe.fits, tuple(positions)))
-            covered.update(positions)
+    by_place: dict[str | Place, list[Probe]] = {}
+    positions: dict[CallTest, int] = {}
+    for probe, spared in spoken_for.items():
+        if len(spared) >= _WORTH_A_PROBE:
+            by_place.setdefault(probe.place, []).append(probe)
+            positions |= {steps[position][0]: position for position in spared}
     return Sheet(
         steps,
         end,
-        tuple((argument, tuple(tests)) for argument, tests in by_argument.items()),
-        tuple(position for position in range(len(steps)) if position not in covered),
+        tuple((place, tuple(several)) for place, several in by_place.items()),
+        positions,
+        tuple(at for at, (fits, _) in enumerate(steps) if fits not in positions),
     )
