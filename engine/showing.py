@@ -73,5 +73,5 @@ def _question(spec: ToolSpec, effect: Effect, mode: str) -> Question:
         server=spec.server,
         agent=spec.agent,
         risk=spec.risk,
-        shell=spec.shell,
+        command_lines=spec.command_lines,
     )

@@ -66,7 +66,7 @@ class Declarations(TypedDict, total=False):
     """The MCP server that the tool is of, for policies."""
     agent: str
     """The named agent that the tool is, for policies."""
-    shell: Collection[str]
+    command_lines: Collection[str]
     """Parameters that hold a command line, or a program with its arguments in a list: policies
     judge every command in them. The one that `shell_claims` and `shell_effect` name is known."""
     approval: bool
@@ -113,7 +113,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
     risk: str = ""
     server: str = ""
     agent: str = ""
-    shell: tuple[str, ...] = ()
+    command_lines: tuple[str, ...] = ()
     """Parameters that hold command lines."""
     approval: bool = False
     strict: bool = False
@@ -156,8 +156,12 @@ def spec_of(callee: Callee, schema: dict[str, Any], said: Declarations) -> ToolS
     claims = said.get("claims")
     parameters = {*schema.get("properties", ()), *callee.parameters}
     literal, bound = frozenset(said.get("literal", ())), bound_of(callee, said)
-    shell = _shell(name, said)
-    for word, named in (("literal", literal), ("bound", bound), ("shell", frozenset(shell))):
+    lines = _command_lines(name, said)
+    for word, named in (
+        ("literal", literal),
+        ("bound", bound),
+        ("command_lines", frozenset(lines)),
+    ):
         if unknown := sorted(named - parameters) if not callee.takes_any else []:
             known = ", ".join(sorted(parameters)) or "none"
             raise ToolError(
@@ -179,7 +183,7 @@ def spec_of(callee: Callee, schema: dict[str, Any], said: Declarations) -> ToolS
         risk=_risk(name, said.get("risk", "")),
         server=_word(name, "server", said.get("server", "")),
         agent=_word(name, "agent", said.get("agent", "")),
-        shell=shell,
+        command_lines=lines,
         approval=said.get("approval", False),
         strict=said.get("strict", False),
         sync=callee.sync,
@@ -278,11 +282,11 @@ def _word(tool: str, word: str, given: object) -> str:
     return given
 
 
-def _shell(tool: str, said: Declarations) -> tuple[str, ...]:
+def _command_lines(tool: str, said: Declarations) -> tuple[str, ...]:
     """Name the parameters that hold command lines, declared or known from what is derived."""
-    declared = said.get("shell", ())
+    declared = said.get("command_lines", ())
     if isinstance(declared, str):
-        raise ToolError(tool, f"shell={declared!r} is a text; give a tuple of names")
+        raise ToolError(tool, f"command_lines={declared!r} is a text; give a tuple of names")
     derived = map(command_parameter, (said.get("claims"), said.get("effect_of")))
     return tuple(sorted({*declared, *(name for name in derived if name)}))
 

@@ -185,7 +185,7 @@ class Step:
             server=spec.server,
             agent=spec.agent,
             risk=spec.risk,
-            shell=spec.shell,
+            command_lines=spec.command_lines,
         )
         try:
             verdict = self.scheduler.policy.decide(question)

@@ -79,7 +79,7 @@ def commands_condition(patterns: Sequence[str], /, *, grants: bool) -> CommandsC
 
 def lines_of(question: Question, arguments: Mapping[str, Any], /) -> Iterator[Line]:
     """Give the command lines in the arguments of a call; one that is left out is none."""
-    for name in question.shell:
+    for name in question.command_lines:
         value = arguments.get(name)
         if isinstance(value, str):
             yield line_of(value)
@@ -139,7 +139,7 @@ def _all_fit(fits: Callable[[str], bool]) -> QuestionTest:
 def _any_fits(fits: Callable[[str], bool]) -> QuestionTest:
     def test(question: Question) -> bool:
         if question.arguments is None:  # unknown: what might refuse does
-            return bool(question.shell)
+            return bool(question.command_lines)
         return any(
             fits(text) for line in lines_of(question, question.arguments) for text in line.alike
         )

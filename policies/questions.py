@@ -45,7 +45,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     """The named agent that the tool is; empty for a tool that is none."""
     risk: str = ""
     """What the tool says is at stake: low, medium, high, or another word; empty for nothing."""
-    shell: tuple[str, ...] = ()
+    command_lines: tuple[str, ...] = ()
     """The arguments that hold a command line, or a program with its arguments in a list."""
 
 

@@ -57,7 +57,7 @@ class Unattended(msgspec.Struct, frozen=True):
     def _may_pass(self, question: Question) -> bool:
         if not self.may_allow(question):
             return False
-        if not question.shell:
+        if not question.command_lines:
             return True
         arguments = question.arguments
         return arguments is not None and all(line.plain for line in lines_of(question, arguments))

@@ -205,7 +205,8 @@ def test_more_kinds_of_calls_than_are_kept_are_judged_alike() -> None:
 
 names = st.sampled_from(["edit", "look", "*", "e*"])
 effects = st.lists(st.sampled_from(list(Effect)), max_size=2)
-arguments = st.sampled_from([{}, {"x": "a"}, {"x": "b"}, {"x": ["a", "b"]}])
+some_arguments: list[dict[str, object]] = [{}, {"x": "a"}, {"x": "b"}, {"x": ["a", "b"]}]
+arguments = st.sampled_from(some_arguments)
 
 
 @st.composite
@@ -450,12 +451,9 @@ def test_the_policy_with_a_run_layer_is_the_engines_where_there_is_none() -> Non
     assert with_run_layer(policy, None) is policy
 
 
-def until(so: Callable[[], bool]) -> Any:
-    async def waiting() -> None:
-        while not so():
-            await asyncio.sleep(0)
-
-    return waiting()
+async def until(so: Callable[[], bool]) -> None:
+    while not so():  # noqa: ASYNC110 - there is no event for it; the loop is that of the engine
+        await asyncio.sleep(0)
 
 
 def test_a_call_that_a_layer_asks_about_waits_for_a_human() -> None:

@@ -17,7 +17,8 @@ ASKED = Verdict(ASK, "p.toml:1 (x)", "a human decides")
 
 
 def settled(unattended: Unattended, verdict: Verdict = ASKED, **more: Any) -> Verdict:
-    return unattended.settle(verdict, Question(tool="t", **{"arguments": {}, **more}))
+    arguments = more.pop("arguments", {})
+    return unattended.settle(verdict, Question(tool="t", arguments=arguments, **more))
 
 
 def test_a_question_becomes_a_no_that_says_so() -> None:
@@ -50,9 +51,9 @@ def test_effects_that_were_named_beforehand_run_without_the_question() -> None:
     [
         {"asks": True},
         {"declared": False},
-        {"shell": ("c",), "arguments": {"c": "cat $X"}},
-        {"shell": ("c",), "arguments": {"c": "eval $X"}},
-        {"shell": ("c",), "arguments": None},
+        {"command_lines": ("c",), "arguments": {"c": "cat $X"}},
+        {"command_lines": ("c",), "arguments": {"c": "eval $X"}},
+        {"command_lines": ("c",), "arguments": None},
     ],
 )
 def test_what_was_never_meant_is_not_let_through(more: dict[str, Any]) -> None:
@@ -64,7 +65,9 @@ def test_what_was_never_meant_is_not_let_through(more: dict[str, Any]) -> None:
 def test_a_command_line_of_which_all_is_known_may_run() -> None:
     unattended = Unattended(frozenset({Effect.READ}))
 
-    verdict = settled(unattended, effect=Effect.READ, shell=("c",), arguments={"c": "cat a"})
+    verdict = settled(
+        unattended, effect=Effect.READ, command_lines=("c",), arguments={"c": "cat a"}
+    )
 
     assert verdict.decision is ALLOW
 
@@ -142,19 +145,22 @@ def test_a_tool_that_would_always_be_asked_about_is_not_shown() -> None:
     assert shown(Unattended(frozenset({Effect.READ, Effect.WRITE}))) == ["save"]
 
 
+async def until(so: Callable[[], bool]) -> None:
+    while not so():  # noqa: ASYNC110 - there is no event for it; the loop is that of the engine
+        await asyncio.sleep(0)
+
+
 def test_what_a_human_has_granted_runs_on_a_host_where_nobody_is() -> None:
     store = MemoryJournal()
     log.clear()
 
-    async def until(so: Callable[[], bool]) -> None:
-        while not so():
-            await asyncio.sleep(0)
-
     async def main() -> State:
-        async with Engine([save], policy=ASKING, journal=MemoryStore(store)) as engine:
-            async with engine.run("r") as run:
-                await run.submit(call("save"), wait=False)
-                await until(lambda: bool(run.approvals))
+        async with (
+            Engine([save], policy=ASKING, journal=MemoryStore(store)) as engine,
+            engine.run("r") as run,
+        ):
+            await run.submit(call("save"), wait=False)
+            await until(lambda: bool(run.approvals))
         async with (
             Engine([save], policy=ASKING, journal=MemoryStore(store), unattended=True) as engine,
             engine.run("r") as run,
