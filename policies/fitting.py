@@ -21,6 +21,7 @@ class Place(Enum):
 
     CLAIMS = "the resources of the claims"
     COMMANDS = "the commands in the command lines"
+    DOUBT = "whether all commands in them are known"
 
 
 class Need(msgspec.Struct, frozen=True):

@@ -1,56 +1,86 @@
 """One look at a text for many rules: which of them can fit at all?
 
 A hundred rules over one argument would be a hundred tests for each call. Patterns of several rules
-make one automaton, which costs no more than one of them; only where it fits are smaller ones
-asked, and then the rules themselves. Reads compiled rules; feeds the sheets.
+make one automaton, which costs no more than one of them; only where it fits are its halves asked,
+and at last the rules themselves. Reads compiled rules; feeds the sheets.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-import msgspec
-
 from laneway.policies.arguments import texts_in
 from laneway.policies.commands import texts_for_probe
 from laneway.policies.conditions import Compiled
-from laneway.policies.fitting import CallTest, Need, Place
-from laneway.policies.globs import TextTest, text_test
-from laneway.policies.questions import Question
+from laneway.policies.fitting import CallTest, Place
+from laneway.policies.globs import text_test
+from laneway.policies.questions import Decision, Question
 
-SIZES = (128, 32, 8)
-"""How many rules a probe speaks for, then each of its parts, and their parts: a miss costs one
-automaton for 128 rules, a rule that fits about as many tests as four and four and eight."""
+SIZE = 128
+"""How many rules a probe speaks for: a miss costs one automaton for so many. Each probe is halved
+down to a few, so that one that fits is found in about as many looks as its size has bits."""
+_FEW = 4
 
 
-class Probe(msgspec.Struct, frozen=True, eq=False):
-    """Speaks for a few rules: where it finds nothing, none of them fits."""
+class Probe:
+    """Speaks for a few rules of one decision: where it finds nothing, none of them fits."""
 
-    place: str | Place
-    """Where to look: in an argument, or elsewhere."""
-    fits: TextTest
-    parts: "Sequence[Probe]"
-    tests: Sequence[CallTest]
-    """Those that it speaks for."""
+    __slots__ = ("_halves", "_rules", "fits", "place", "tests")
+
+    def __init__(self, place: str | Place, rules: "Sequence[tuple[CallTest, str]]") -> None:
+        """Speak for some rules.
+
+        Args:
+            place: Where to look: in an argument, or elsewhere.
+            rules: In the order of writing: their tests, and what must fit there if one does.
+
+        Raises:
+            ValueError: Together they are too large.
+        """
+        self.place = place
+        self.fits = text_test(dict.fromkeys(regex for _, regex in rules))
+        """Looks at one text."""
+        self.tests = tuple(test for test, _ in rules)
+        """Those that it speaks for, in the order of writing."""
+        self._rules = rules
+        self._halves: tuple[Probe, Probe] | None = None
+
+    @property
+    def is_last(self) -> bool:
+        """Whether it speaks for so few that it isn't halved."""
+        return len(self.tests) <= _FEW
+
+    @property
+    def halves(self) -> "tuple[Probe, Probe]":
+        """Two that speak for half of them each; made when one of the rules is looked for."""
+        if self._halves is None:
+            middle = len(self._rules) // 2
+            first, second = self._rules[:middle], self._rules[middle:]
+            self._halves = (Probe(self.place, first), Probe(self.place, second))
+        return self._halves
 
 
 def probes_of(rules: Iterable[Compiled], /) -> Mapping[CallTest, Probe]:
     """Give the tests of rules to probes: those over the same tools and place together."""
-    waiting: dict[tuple[Sequence[str], str | Place], list[tuple[CallTest, Need]]] = {}
+    waiting: dict[tuple[Sequence[str], str | Place, Decision], list[tuple[CallTest, str]]] = {}
     probes: dict[CallTest, Probe] = {}
+    doubts: list[CallTest] = []
     for rule in rules:
+        if rule.doubt is not None:
+            doubts.append(rule.doubt)
         if rule.need is None or rule.test is None:
             continue
-        key = (rule.tool_patterns, rule.need.place)
+        key = (rule.tool_patterns, rule.need.place, rule.decision)
         group = waiting.setdefault(key, [])
-        group.append((rule.test, rule.need))
-        if len(group) == SIZES[0]:
-            probes |= _probes(waiting.pop(key))
-    for group in waiting.values():
-        probes |= _probes(group)
+        group.append((rule.test, rule.need.regex))
+        if len(group) == SIZE:
+            probes |= _probes(rule.need.place, waiting.pop(key))
+    for (_, place, _), group in waiting.items():
+        probes |= _probes(place, group)
+    probes |= _probes(Place.DOUBT, [(doubt, NOTHING) for doubt in doubts])
     return probes
 
 
 def texts_for(question: Question, place: str | Place, /) -> Sequence[str] | None:
-    """Give the texts that a probe looks at; None if they are not known."""
+    """Give the texts that a probe looks at; None if they are not known, so that all may fit."""
     if place is _CLAIMS:
         return [claim.resource for claim in question.claims]
     if isinstance(place, Place):
@@ -59,39 +89,47 @@ def texts_for(question: Question, place: str | Place, /) -> Sequence[str] | None
     return None if arguments is None else texts_in(arguments, place)
 
 
-def possible(probe: Probe, texts: Sequence[str], /) -> Iterator[CallTest]:
-    """Give the tests that may fit, with others that stand beside them.
+def candidates(probe: Probe, texts: Sequence[str], /) -> Iterator[CallTest]:
+    """Give the tests that may fit, in the order of writing, as late as each is wanted.
 
     Args:
         probe: One that has found something.
         texts: In these.
     """
-    if not probe.parts:
-        yield from probe.tests
-    for part in probe.parts:
-        fits = part.fits
-        if any(fits(text) for text in texts):
-            yield from possible(part, texts)
+    waiting = [(probe, True)]
+    only = texts[0] if len(texts) == 1 else None
+    while waiting:
+        at, known = waiting.pop()
+        if not known and not _finds(at, texts):
+            continue
+        while not at.is_last:
+            left, right = at.halves
+            if left.fits(only) if only is not None else _finds(left, texts):
+                waiting.append((right, False))
+                at = left
+            else:  # then what was found is in the other half
+                at = right
+        yield from at.tests
+
+
+def _finds(probe: Probe, texts: Sequence[str]) -> bool:
+    fits = probe.fits
+    for text in texts:  # noqa: SIM110 - any() would cost more than the one text there is
+        if fits(text):
+            return True
+    return False
 
 
 _CLAIMS = Place.CLAIMS
+NOTHING = r"[^\s\S]"
+"""Fits no text: where all commands are known, no doubt is left."""
 
 
-def _probes(rules: Sequence[tuple[CallTest, Need]]) -> Mapping[CallTest, Probe]:
-    probe = _probe(rules, SIZES[1:])
-    return {} if probe is None else dict.fromkeys(probe.tests, probe)
-
-
-def _probe(rules: Sequence[tuple[CallTest, Need]], sizes: Sequence[int]) -> Probe | None:
+def _probes(place: str | Place, rules: Sequence[tuple[CallTest, str]]) -> Mapping[CallTest, Probe]:
+    if not rules:
+        return {}
     try:
-        fits = text_test([need.regex for _, need in rules])
+        probe = Probe(place, rules)
     except ValueError:  # together they are too large: each is tested for itself
-        return None
-    parts: list[Probe] = []
-    if sizes and len(rules) > sizes[0]:
-        size, *smaller = sizes
-        made = (_probe(rules[at : at + size], smaller) for at in range(0, len(rules), size))
-        parts = [part for part in made if part is not None]  # smaller than what could be made
-    elif len(sizes) > 1:
-        return _probe(rules, sizes[1:])
-    return Probe(rules[0][1].place, fits, tuple(parts), tuple(test for test, _ in rules))
+        return {}
+    return dict.fromkeys(probe.tests, probe)

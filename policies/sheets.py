@@ -4,13 +4,14 @@ Made once for each tool, mode and effect; the policy keeps it and only runs down
 Reads the voices that count and the probes of their tests; feeds the policy.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import merge
 
 import msgspec
 
 from laneway.policies.fitting import CallTest, Place
 from laneway.policies.precedence import Voice
-from laneway.policies.probes import Probe, possible, texts_for
+from laneway.policies.probes import Probe, candidates, texts_for
 from laneway.policies.questions import Question, Verdict
 
 Step = tuple[CallTest, Verdict]
@@ -42,23 +43,27 @@ class Sheet(msgspec.Struct, frozen=True):
                 return verdict
         return self.end
 
-    def _possible(self, question: Question) -> Sequence[int]:
-        found = list(self.unprobed)
-        at = self.positions
+    def _possible(self, question: Question) -> Iterable[int]:
+        """Give the positions of steps that may fit, in order, as late as each is wanted."""
+        found: list[Iterable[int]] = [self.unprobed] if self.unprobed else []
         for place, probes in self.probed:
             texts = texts_for(question, place)
             for probe in probes:
                 if texts is None:
-                    found += [at[test] for test in probe.tests if test in at]
+                    found.append(self._at(probe.tests))
                     continue
                 fits = probe.fits
                 for text in texts:
                     if fits(text):
-                        found += [at[test] for test in possible(probe, texts) if test in at]
+                        found.append(self._at(candidates(probe, texts)))
                         break
-        if len(found) > 1:
-            found.sort()
-        return found
+        if not found:
+            return ()
+        return found[0] if len(found) == 1 else merge(*found)
+
+    def _at(self, tests: Iterable[CallTest]) -> Iterator[int]:
+        at = self.positions
+        return (at[test] for test in tests if test in at)
 
 
 def make_sheet(voices: Iterable[Voice], probes: Mapping[CallTest, Probe], /) -> Sheet:
