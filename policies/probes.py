@@ -58,9 +58,13 @@ class Probe:
         return self._halves
 
 
+_Group = tuple[Sequence[str], str | Place, Decision, bool]
+"""What the rules of a probe have in common, so that they are heard in the order of writing."""
+
+
 def probes_of(rules: Iterable[Compiled], /) -> Mapping[CallTest, Probe]:
     """Give the tests of rules to probes: those over the same tools and place together."""
-    waiting: dict[tuple[Sequence[str], str | Place, Decision], list[tuple[CallTest, str]]] = {}
+    waiting: dict[_Group, list[tuple[CallTest, str]]] = {}
     probes: dict[CallTest, Probe] = {}
     doubts: list[CallTest] = []
     for rule in rules:
@@ -68,12 +72,12 @@ def probes_of(rules: Iterable[Compiled], /) -> Mapping[CallTest, Probe]:
             doubts.append(rule.doubt)
         if rule.need is None or rule.test is None:
             continue
-        key = (rule.tool_patterns, rule.need.place, rule.decision)
+        key = (rule.tool_patterns, rule.need.place, rule.decision, rule.without_asking)
         group = waiting.setdefault(key, [])
         group.append((rule.test, rule.need.regex))
         if len(group) == SIZE:
             probes |= _probes(rule.need.place, waiting.pop(key))
-    for (_, place, _), group in waiting.items():
+    for (_, place, _, _), group in waiting.items():
         probes |= _probes(place, group)
     probes |= _probes(Place.DOUBT, [(doubt, NOTHING) for doubt in doubts])
     return probes

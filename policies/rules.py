@@ -155,10 +155,10 @@ class Policy:
         """
         if type(self).decide is not Policy.decide:
             return frozenset(Decision)
-        sheet = self.sheet(question)
+        sheet = self._sheet(question)
         return frozenset([sheet.end.decision, *(said.decision for _, said in sheet.steps)])
 
-    def sheet(self, question: Question, /) -> Sheet:
+    def _sheet(self, question: Question, /) -> Sheet:
         """Give what is left to test for calls of this kind."""
         return self._sheets.get(kind_of(question)) or self._prepare(question)
 
@@ -166,7 +166,7 @@ class Policy:
         """Whether a rule allows some calls of this kind."""
         if type(self).decide is not Policy.decide:
             return True
-        sheet = self.sheet(question)
+        sheet = self._sheet(question)
         said = [sheet.end, *(verdict for _, verdict in sheet.steps)]
         return any(one.decision is Decision.ALLOW and not self.is_default(one) for one in said)
 

@@ -87,7 +87,8 @@ def _probed(steps: Sequence[Step], end: Verdict, probes: Mapping[CallTest, Probe
     for probe, spared in spoken_for.items():
         if len(spared) >= _WORTH_A_PROBE:
             by_place.setdefault(probe.place, []).append(probe)
-            positions |= {steps[position][0]: position for position in spared}
+            for position in spared:  # a rule that is heard twice counts where it is heard first
+                positions.setdefault(steps[position][0], position)
     return Sheet(
         steps,
         end,

@@ -96,6 +96,8 @@ async def until(so: Callable[[], bool]) -> None:
         ("git -c core.pager='sh -c evil' log", ASK),
         ("git rebase --exec 'rm a' main", ASK),
         ("git config alias.x '!rm a'", ASK),
+        ("git grep -Oless a", ASK),
+        ("git grep a", ALLOW),
         ("sudo git log", ASK),
         ("rm", DENY),
         ("/bin/rm a", DENY),

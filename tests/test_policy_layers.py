@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -156,6 +157,17 @@ def test_a_policy_of_the_hosts_own_making_is_a_layer() -> None:
     assert policy.digest == ""
     assert policy.possible(question()) == frozenset(Decision)
     assert policy.may_grant(question())
+
+
+def test_layers_can_be_a_layer() -> None:
+    inner = layers(host=Policy([rule(ALLOW)]), user=Policy())
+    host = Policy(otherwise=ASK, narrower_may_allow=True)
+    policy = Layers([("outer", host), ("inner", inner)])
+
+    assert policy.decide(question()).rule == "inner: host: rule 1"
+    assert policy.decide(question("x")).rule == "outer: default"
+    assert policy.possible(question()) == {ALLOW, ASK}
+    assert policy.possible(question("x")) == {ASK}
 
 
 def test_layers_given_in_a_list_are_numbered() -> None:
@@ -323,9 +335,7 @@ def test_what_is_possible_holds_whatever_a_call_decides(
 ) -> None:
     policy = stacked(given_layers)
     possible = policy.possible(asked)
-    other = Question(
-        **{**{f: getattr(asked, f) for f in asked.__struct_fields__}, "arguments": others}
-    )
+    other = msgspec.structs.replace(asked, arguments=others)
 
     assert policy.decide(asked).decision in possible
     assert policy.decide(other).decision in possible

@@ -301,6 +301,19 @@ def test_rules_too_large_for_one_probe_are_tested_one_by_one() -> None:
     assert policy.decide(question(arguments={"path": "x7" + "b" * 2000})).rule == "rule 8"
 
 
+def test_a_rule_that_is_heard_twice_counts_where_it_is_heard_first() -> None:
+    claims = (shared("file:/a"),)
+    rules = [
+        *(Rule(ALLOW, claims=["file:/a"]) for _ in range(5)),
+        *(Rule(ALLOW, claims=["file:/a"], without_asking=True) for _ in range(3)),
+    ]
+    policy = Policy(rules, otherwise=DENY)
+
+    verdict = policy.decide(Question(tool="t", arguments={}, claims=claims, asks=True))
+
+    assert (verdict.decision, verdict.rule) == (ALLOW, "rule 6")
+
+
 def _sheets(policy: Policy) -> list[Sheet]:
     return list(policy._sheets.values())  # pyright: ignore[reportPrivateUsage]
 
