@@ -23,7 +23,7 @@ _FEW = 4
 class Probe:
     """Speaks for a few rules of one decision: where it finds nothing, none of them fits."""
 
-    __slots__ = ("_halves", "_rules", "fits", "place", "tests")
+    __slots__ = ("_rules", "fits", "halves", "is_last", "place", "tests")
 
     def __init__(self, place: str | Place, rules: "Sequence[tuple[CallTest, str]]") -> None:
         """Speak for some rules.
@@ -41,21 +41,17 @@ class Probe:
         self.tests = tuple(test for test, _ in rules)
         """Those that it speaks for, in the order of writing."""
         self._rules = rules
-        self._halves: tuple[Probe, Probe] | None = None
-
-    @property
-    def is_last(self) -> bool:
+        self.is_last = len(rules) <= _FEW
         """Whether it speaks for so few that it isn't halved."""
-        return len(self.tests) <= _FEW
-
-    @property
-    def halves(self) -> "tuple[Probe, Probe]":
+        self.halves: tuple[Probe, Probe] | None = None
         """Two that speak for half of them each; made when one of the rules is looked for."""
-        if self._halves is None:
-            middle = len(self._rules) // 2
-            first, second = self._rules[:middle], self._rules[middle:]
-            self._halves = (Probe(self.place, first), Probe(self.place, second))
-        return self._halves
+
+    def halve(self) -> "tuple[Probe, Probe]":
+        """Make the halves."""
+        middle = len(self._rules) // 2
+        first, second = self._rules[:middle], self._rules[middle:]
+        self.halves = (Probe(self.place, first), Probe(self.place, second))
+        return self.halves
 
 
 _Group = tuple[Sequence[str], str | Place, Decision, bool]
@@ -107,7 +103,7 @@ def candidates(probe: Probe, texts: Sequence[str], /) -> Iterator[CallTest]:
         if not known and not _finds(at, texts):
             continue
         while not at.is_last:
-            left, right = at.halves
+            left, right = at.halves or at.halve()
             if left.fits(only) if only is not None else _finds(left, texts):
                 waiting.append((right, False))
                 at = left

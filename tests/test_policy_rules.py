@@ -284,7 +284,7 @@ def test_a_hundred_rules_over_one_argument_are_looked_at_once() -> None:
 
     assert argument == "path"
     assert len(probe.tests) == 100
-    assert [len(half.tests) for half in probe.halves] == [50, 50]
+    assert [len(half.tests) for half in probe.halve()] == [50, 50]
     assert sheet.unprobed == ()
     assert policy.decide(question(arguments={"path": "99/x"})).rule == "rule 100"
     assert policy.decide(question(arguments={"path": ["x", "7/x"]})).rule == "rule 8"
