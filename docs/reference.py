@@ -38,7 +38,7 @@ GROUPS: dict[str, tuple[Any, ...]] = {
     ),
     "What a tool raises": (laneway.ToolFailed, laneway.NestedCallFailed),
     "Lanes": (laneway.Lane, laneway.Rate, Lanes, laneway.LaneStatus, laneway.Claim),
-    "Policies": (laneway.Policy, laneway.Rule),
+    "Policies": (laneway.Policy, laneway.Rule, laneway.Unattended),
     "Outcomes": (laneway.Success, laneway.Failure, laneway.Outcome),
     "Words": (
         laneway.Access,

@@ -24,6 +24,7 @@ from laneway.engine.run import Run, uncancelled
 from laneway.engine.scheduler import Scheduler
 from laneway.engine.services import OWN, THREAD_LANE, Limits, Services
 from laneway.engine.setting import setting_of
+from laneway.engine.showing import definitions
 from laneway.engine.threads import ToolThreads
 from laneway.engine.tools import Tool, Toolset
 from laneway.errors import EngineBusyError, EngineClosedError, UsageError
@@ -38,7 +39,8 @@ from laneway.lanes.names import Names
 from laneway.lanes.priorities import PRIORITY_HINT, is_priority
 from laneway.lanes.statistics import LaneStatus
 from laneway.lanes.table import LaneTable
-from laneway.policies.rules import Policy
+from laneway.policies.layers import AnyPolicy, OnePolicy, policy_of
+from laneway.policies.unattended import Unattended
 
 
 class StuckCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,7 +70,8 @@ class Engine:
         tools: Iterable[Tool[..., Any] | Callable[..., Any]] = (),
         *,
         journal: JournalStore | str | Path | None = None,
-        policy: Policy | str | Path | None = None,
+        policy: AnyPolicy | None = None,
+        unattended: bool | Unattended = False,
         lanes: Mapping[str, int | Lane] | None = None,
         workspace: str | Path = ".",
         canonicalisers: Mapping[str, Callable[[str], str]] | None = None,
@@ -83,8 +86,12 @@ class Engine:
         Args:
             tools: made with `@tool`, or plain functions, which are then taken for the worst case.
             journal: a path of an SQLite file, a store, or None for one in memory.
-            policy: rules, or a path of a TOML file of rules; without one everything is allowed,
-                but for tools that ask.
+            policy: rules, or a path of a TOML file of rules, or several as layers: by name
+                (`{"host": "host.toml", "user": rules}`; host, project, user, session), or in a
+                list, the broadest first. Without one everything is allowed, but for tools that
+                ask.
+            unattended: nobody is there to be asked: True denies each call that a human would be
+                asked about, `Unattended(…)` lets the effects run that it names.
             lanes: by lane (`mail` or `lane:mail`) or other resource; a number is `max_concurrent`,
                 which is 1 by default (docs/lanes.md).
             workspace: the folder that relative file names start from.
@@ -109,7 +116,8 @@ class Engine:
         self.tools = Toolset(tools)
         self.bound = dict(bound or {})
         self.durations = Durations()
-        self._policy = policy if isinstance(policy, Policy) else read_policy(policy)
+        self._policy = policy_of(policy)
+        self._unattended = Unattended() if unattended is True else unattended or None
         self._store = journal_store(journal)
         self._names = Names(workspace, canonicalisers=canonicalisers)
         self._lanes = own_apart(lanes_of(lanes or {}, self._names))
@@ -151,6 +159,7 @@ class Engine:
             threads=ToolThreads(clock),
             deadlines=Deadlines(clock),
             policy=self._policy,
+            unattended=self._unattended,
             tools=self.tools,
             durations=self.durations,
             limits=self._limits,
@@ -213,6 +222,7 @@ class Engine:
         name: str,
         *,
         mode: str | None = None,
+        policy: OnePolicy | None = None,
         bound: Mapping[str, Any] | None = None,
         parallel: bool = True,
         priority: int = 0,
@@ -225,6 +235,8 @@ class Engine:
             name: of the run; the same name takes the run up again.
             mode: the agent mode that policies see: `build` (the default), `plan`, or one of the
                 policy's own; a run that is taken up keeps its mode.
+            policy: rules of this run alone, or their path: the narrowest layer. It is not kept in
+                the journal; whoever takes the run up gives it again, or is told of the change.
             bound: arguments that the host sets, by parameter.
             parallel: False runs one call after another, in request order.
             priority: where its calls and another run's wait for one lane: each step is worth half
@@ -240,6 +252,7 @@ class Engine:
             self,
             name,
             mode=mode,
+            policy=policy,
             bound=bound or {},
             parallel=parallel,
             priority=priority,
@@ -270,16 +283,18 @@ class Engine:
         binding = {**self.bound, **(bound or {})}
         return await preview(parsed, self.services, mode=mode, bound=binding)
 
-    def definitions(self, provider: str) -> list[dict[str, Any]]:
-        """The tools as a provider's request wants them.
+    def definitions(self, provider: str, *, mode: str = "build") -> list[dict[str, Any]]:
+        """The tools as a provider's request wants them, without those that policies always deny.
 
         Args:
             provider: `openai-chat` or `anthropic-messages`.
+            mode: the agent mode that policies see; `Run.definitions` knows that of a run.
 
         Raises:
             UsageError: a provider that is not known.
+            PolicyError: the policy has no such mode.
         """
-        return self.tools.definitions(provider)
+        return definitions(self.tools, provider, self._policy, mode, self._unattended)
 
     def status(self) -> Status:
         """Look at everything that is held, waits or is stuck."""
@@ -356,15 +371,6 @@ def journal_store(journal: JournalStore | str | Path | None) -> JournalStore:
     if isinstance(journal, (str, Path)):
         return SqliteStore(journal)
     return journal
-
-
-def read_policy(policy: str | Path | None) -> Policy:
-    """The policy that a host meant.
-
-    Raises:
-        PolicyError: the file cannot be read.
-    """
-    return Policy() if policy is None else Policy.from_toml(Path(policy))
 
 
 def chosen(option: str, given: object, known: Sequence[str]) -> None:

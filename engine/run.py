@@ -12,7 +12,7 @@ from laneway.engine.failures import WITHDRAWN, Told, cancelled
 from laneway.engine.holdovers import end_holdovers, hold_for
 from laneway.engine.leftovers import end_left, is_over
 from laneway.engine.live import LiveCall, LiveTurn
-from laneway.engine.nesting import note_child
+from laneway.engine.nesting import holder, note_child
 from laneway.engine.plain import whole_text
 from laneway.engine.providers import parse
 from laneway.engine.providers.reply import Reply
@@ -23,7 +23,7 @@ from laneway.engine.repeated import see_that_same
 from laneway.engine.scheduler import SLICE, Scheduler
 from laneway.engine.sealing import see_no_secret
 from laneway.engine.secrets.alike import alike
-from laneway.engine.setting import changes_since
+from laneway.engine.setting import changes_since, judged_by
 from laneway.engine.settling import (
     UNSAID,
     as_json,
@@ -32,6 +32,7 @@ from laneway.engine.settling import (
     told_already,
     unsettled_call,
 )
+from laneway.engine.showing import definitions
 from laneway.engine.step import bound_digest, may_run_again
 from laneway.engine.turn import Turn, asked_for, conversation, open_names
 from laneway.errors import (
@@ -52,6 +53,7 @@ from laneway.journal.lease import this_driver
 from laneway.journal.writer import RunLog
 from laneway.outcomes import Failure
 from laneway.policies.approvals import Standing, standing
+from laneway.policies.layers import OnePolicy, with_run_layer
 from laneway.states import State
 
 if TYPE_CHECKING:
@@ -61,12 +63,13 @@ if TYPE_CHECKING:
 class Run:
     """Made by `engine.run(name)`; use it with `async with`, which creates it or takes it up."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one option a line, all by name
         self,
         engine: "Engine",
         name: str,
         *,
         mode: str | None,
+        policy: OnePolicy | None,
         bound: Mapping[str, Any],
         parallel: bool,
         priority: int,
@@ -77,6 +80,7 @@ class Run:
         self._engine = engine
         self._name = RunId(name)
         self._mode = mode
+        self._policy = policy
         self._bound = bound
         self._parallel = parallel
         self._priority = priority
@@ -121,11 +125,14 @@ class Run:
         services = self._engine.services
         view = log.view
         mode = self._mode or view.mode
-        services.policy.mode(mode)
+        above = holder(services)
+        broader = services.policy if above is None else above.scheduler.policy
+        policy = with_run_layer(broader, self._policy)
+        policy.mode(mode)
         opening: list[Fact]
         nested = note_child(self._name, services)
         # What a run within a call is driven with is in the run of that call.
-        setting = None if nested else services.setting
+        setting = None if nested else judged_by(services.setting, policy)
         ended, stuck = await end_holdovers(view, rows, services)
         held = {one.call.id for one in stuck if one.run == view.run}
         if view.seq:
@@ -157,6 +164,7 @@ class Run:
             bound={**self._engine.bound, **self._bound},
             serial=not self._parallel,
             priority=self._priority,
+            policy=policy,
         )
         for one in stuck:
             hold_for(one, scheduler)
@@ -228,6 +236,20 @@ class Run:
         below: `fix-42/t1.2/1/t1.1.a1`.
         """
         return [question for _, question in open_questions(self._entered)]
+
+    def definitions(self, provider: str) -> list[dict[str, Any]]:
+        """The tools as a provider's request wants them, without those that this run always denies.
+
+        Args:
+            provider: `openai-chat` or `anthropic-messages`.
+
+        Raises:
+            UsageError: a provider that is not known.
+        """
+        scheduler, services = self._entered, self._entered.services
+        return definitions(
+            services.tools, provider, scheduler.policy, scheduler.mode, services.unattended
+        )
 
     def explain(self) -> tuple[Explanation, ...]:
         """Say of every unfinished call what it waits for, since when, and what that waits for."""

@@ -35,6 +35,7 @@ from laneway.journal.fold import CallView
 from laneway.journal.writer import RunLog
 from laneway.lanes.requests import Request
 from laneway.outcomes import Failure, Outcome
+from laneway.policies.rules import Policy
 from laneway.states import State
 
 T = TypeVar("T")
@@ -58,6 +59,7 @@ class Scheduler:
         bound: Mapping[str, Any],
         serial: bool = False,
         priority: int = 0,
+        policy: Policy | None = None,
     ) -> None:
         """Go on after the facts of `log`.
 
@@ -68,8 +70,11 @@ class Scheduler:
             bound: arguments that the host sets, by parameter.
             serial: whether every call has the run alone.
             priority: of its calls where they wait for lanes, beside the tool's own.
+            policy: what judges its calls; the engine's if None.
         """
         self.services = services
+        self.policy = services.policy if policy is None else policy
+        """The engine's, with the layer that the run brought along."""
         self.log = log
         self.mode = mode
         self.bound = bound

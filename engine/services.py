@@ -18,6 +18,7 @@ from laneway.lanes.lane import Joined
 from laneway.lanes.names import Names
 from laneway.lanes.table import LaneTable
 from laneway.policies.rules import Policy
+from laneway.policies.unattended import Unattended
 
 if TYPE_CHECKING:
     from laneway.engine.controls import Lanes
@@ -96,6 +97,8 @@ class Services:
     threads: ToolThreads
     deadlines: Deadlines
     policy: Policy
+    unattended: Unattended | None
+    """Who answers the questions of policies; None for humans."""
     tools: Toolset
     durations: Durations
     limits: Limits

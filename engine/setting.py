@@ -6,6 +6,8 @@ the host, who is told what a run that it takes up will meet.
 
 from collections.abc import Iterator, Mapping
 
+import msgspec
+
 from laneway.engine.serialise import digest
 from laneway.engine.spec import ToolSpec
 from laneway.engine.tools import Toolset
@@ -33,6 +35,14 @@ def setting_of(tools: Toolset, policy: Policy, lanes: Mapping[str, Lane]) -> Set
             if lane.max_concurrent is not None
         },
     )
+
+
+def judged_by(setting: Setting, policy: Policy) -> Setting:
+    """Describe a run that brings a layer of its own along."""
+    digest = policy.digest
+    if digest == setting.policy:
+        return setting
+    return msgspec.structs.replace(setting, policy=digest)
 
 
 def mark(spec: ToolSpec) -> str:

@@ -17,6 +17,7 @@ from laneway.engine.docstrings import summary
 from laneway.engine.serialise import digest
 from laneway.errors import ToolError
 from laneway.lanes.priorities import PRIORITY_HINT, is_priority
+from laneway.lanes.shell import command_parameter
 
 NAME = re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9_.:/-]{0,127}")
 """What some provider or MCP server takes for the name of a tool."""
@@ -61,6 +62,13 @@ class Declarations(TypedDict, total=False):
     risk: str
     """A word of the host's for what is at stake, such as low, medium or high: lanes may be for it
     (`Lane(risks=["high"])`)."""
+    server: str
+    """The MCP server that the tool is of, for policies."""
+    agent: str
+    """The named agent that the tool is, for policies."""
+    command_lines: Collection[str]
+    """Parameters that hold a command line, or a program with its arguments in a list: policies
+    judge every command in them. The one that `shell_claims` and `shell_effect` name is known."""
     approval: bool
     """Whether a human is asked for each call that no rule decides."""
     strict: bool
@@ -103,6 +111,10 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
     priority: int = 0
     """Steps of `AGEING_SECONDS` that its calls come earlier where they wait; may be negative."""
     risk: str = ""
+    server: str = ""
+    agent: str = ""
+    command_lines: tuple[str, ...] = ()
+    """Parameters that hold command lines."""
     approval: bool = False
     strict: bool = False
     sync: bool = False
@@ -144,7 +156,12 @@ def spec_of(callee: Callee, schema: dict[str, Any], said: Declarations) -> ToolS
     claims = said.get("claims")
     parameters = {*schema.get("properties", ()), *callee.parameters}
     literal, bound = frozenset(said.get("literal", ())), bound_of(callee, said)
-    for word, named in (("literal", literal), ("bound", bound)):
+    lines = _command_lines(name, said)
+    for word, named in (
+        ("literal", literal),
+        ("bound", bound),
+        ("command_lines", frozenset(lines)),
+    ):
         if unknown := sorted(named - parameters) if not callee.takes_any else []:
             known = ", ".join(sorted(parameters)) or "none"
             raise ToolError(
@@ -164,6 +181,9 @@ def spec_of(callee: Callee, schema: dict[str, Any], said: Declarations) -> ToolS
         retries=_retries(name, said.get("retries", 0)),
         priority=_priority(name, said.get("priority", 0)),
         risk=_risk(name, said.get("risk", "")),
+        server=_word(name, "server", said.get("server", "")),
+        agent=_word(name, "agent", said.get("agent", "")),
+        command_lines=lines,
         approval=said.get("approval", False),
         strict=said.get("strict", False),
         sync=callee.sync,
@@ -256,6 +276,21 @@ def _risk(tool: str, risk: object) -> str:
     return risk
 
 
+def _word(tool: str, word: str, given: object) -> str:
+    if not isinstance(given, str):
+        raise ToolError(tool, f"{word}={given!r} is no text")
+    return given
+
+
+def _command_lines(tool: str, said: Declarations) -> tuple[str, ...]:
+    """Name the parameters that hold command lines, declared or known from what is derived."""
+    declared = said.get("command_lines", ())
+    if isinstance(declared, str):
+        raise ToolError(tool, f"command_lines={declared!r} is a text; give a tuple of names")
+    derived = map(command_parameter, (said.get("claims"), said.get("effect_of")))
+    return tuple(sorted({*declared, *(name for name in derived if name)}))
+
+
 def _version(spec: ToolSpec, declared: str) -> str:
     return digest(
         [
@@ -270,6 +305,8 @@ def _version(spec: ToolSpec, declared: str) -> str:
             spec.strict,
             *([spec.effect_of] if spec.effect_of else []),
             *([["risk", spec.risk]] if spec.risk else []),
+            *([["server", spec.server]] if spec.server else []),
+            *([["agent", spec.agent]] if spec.agent else []),
             *([["secret", sorted(spec.secret)]] if spec.secret else []),
         ]
     )[:16]

@@ -182,9 +182,13 @@ class Step:
             claims=call.claims,
             declared=spec.declared,
             asks=spec.approval,
+            server=spec.server,
+            agent=spec.agent,
+            risk=spec.risk,
+            command_lines=spec.command_lines,
         )
         try:
-            verdict = self.services.policy.decide(question)
+            verdict = self.scheduler.policy.decide(question)
             if not isinstance(verdict, Verdict):  # pyright: ignore[reportUnnecessaryIsInstance]
                 _no_verdict(verdict)
         except Exception as error:  # noqa: BLE001 - a host's own policy: what it cannot judge does not run
@@ -193,6 +197,9 @@ class Step:
                 "policy error",
                 f"the policy could not judge this call: it raised {exception_text(error)}",
             )
+        unattended = self.services.unattended
+        if unattended is not None and call.approval is None:  # Else a human has been asked.
+            return unattended.settle(verdict, question)
         return verdict
 
     def _ask(self, call: LiveCall, verdict: Verdict) -> None:

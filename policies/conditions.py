@@ -4,18 +4,18 @@ What a rule says of tool, effect and mode is settled once for each kind of call;
 arguments and claims is tested for each call. Reads patterns; feeds the policy.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
 from laneway.effects import Effect
 from laneway.policies.arguments import ArgumentCondition, argument_condition, flatten
+from laneway.policies.commands import CommandsCondition, commands_condition
+from laneway.policies.fitting import CallTest, Need, call_test, need_of
 from laneway.policies.globs import TextTest, glob_regex, text_test
 from laneway.policies.names import closest
 from laneway.policies.questions import Decision, Question, Verdict
 from laneway.policies.resources import ClaimsCondition, claims_condition
-
-CallTest = Callable[[Question], bool]
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -24,12 +24,20 @@ class Rule(msgspec.Struct, frozen=True):
     decision: Decision
     tools: Sequence[str] = ()
     """Globs over the name."""
+    servers: Sequence[str] = ()
+    """Globs over the MCP server that the tool is of; a tool of none fits no pattern."""
+    agents: Sequence[str] = ()
+    """Globs over the named agent that the tool is; a tool that is none fits no pattern."""
+    risks: Sequence[str] = ()
+    """Globs over what the tool says of its risk; one that says nothing fits no pattern."""
     effects: Sequence[Effect] = ()
     modes: Sequence[str] = ()
     arguments: Mapping[str, object] = {}
     """Path → pattern, as `laneway.policies.arguments.argument_condition` reads them."""
     claims: Sequence[str] = ()
     """Patterns as `laneway.policies.resources.claims_condition` reads them."""
+    commands: Sequence[str] = ()
+    """Globs over commands, as `laneway.policies.commands.commands_condition` reads them."""
     name: str = ""
     reason: str = ""
     """For the model, and for the human who is asked."""
@@ -48,15 +56,6 @@ class RuleFault(ValueError):
         super().__init__(fault)
 
 
-class Need(msgspec.Struct, frozen=True):
-    """What must be so if a rule fits, and is quick to find out for many rules at once."""
-
-    argument: str | None
-    """A name, or None for the resources of the claims."""
-    regex: str
-    """Fits one text in there."""
-
-
 class Compiled(msgspec.Struct, frozen=True, kw_only=True):
     """A rule, ready to be applied."""
 
@@ -64,21 +63,36 @@ class Compiled(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict
     tools: TextTest | None
     """None for every tool."""
+    origins: Sequence[tuple[str, TextTest]]
+    """Tests of what a question says of the tool's server, agent and risk, by field."""
     effects: frozenset[str]
     modes: frozenset[str]
     test: CallTest | None
-    """None where arguments and claims play no part."""
+    """None where arguments, claims and commands play no part."""
+    doubt: CallTest | None
+    """Whether a denial may be due, and only a human can tell."""
+    doubted: Verdict
+    """What is said then."""
     need: Need | None
     tool_patterns: Sequence[str]
     without_asking: bool
 
-    def concerns(self, tool: str, effect: Effect, mode: str) -> bool:
-        """Whether the rule may apply to such calls at all."""
-        return (
-            (not self.effects or effect in self.effects)
-            and (not self.modes or mode in self.modes)
-            and (self.tools is None or self.tools(tool))
-        )
+    def concerns(self, question: Question, effect: Effect) -> bool:
+        """Whether the rule may apply to such calls at all.
+
+        Args:
+            question: Any question of the kind.
+            effect: What it counts as: a tool that declares nothing is external.
+        """
+        if (self.effects and effect not in self.effects) or (
+            self.modes and question.mode not in self.modes
+        ):
+            return False
+        for field, fits in self.origins:
+            said: str = getattr(question, field)
+            if not said or not fits(said):
+                return False
+        return self.tools is None or self.tools(question.tool)
 
 
 def compile_rule(rule: Rule, label: str, modes: Collection[str], /) -> Compiled:
@@ -92,7 +106,7 @@ def compile_rule(rule: Rule, label: str, modes: Collection[str], /) -> Compiled:
     Raises:
         RuleFault: it cannot be read, applies to nothing, or applies to everything unsaid.
     """
-    if not (rule.tools or rule.effects or rule.modes or rule.arguments or rule.claims):
+    if not any(getattr(rule, field) for field in CONDITIONS):
         raise RuleFault((), 'it applies to every call; if that is meant, say tools = ["*"]')
     for key, text in (("name", rule.name), ("reason", rule.reason)):
         if not _is_whole(text):
@@ -105,15 +119,20 @@ def compile_rule(rule: Rule, label: str, modes: Collection[str], /) -> Compiled:
     check_names("modes", "mode", rule.modes, modes)
     arguments = _on_arguments(rule, grants=grants)
     claims = _on_claims(rule, grants=grants)
+    commands = _on_commands(rule, grants=grants)
     decision = Decision(rule.decision)
+    fits, doubt = call_test(arguments, claims, commands, decision)
     return Compiled(
         decision=decision,
         verdict=Verdict(decision, label, rule.reason or _REASONS[decision]),
-        tools=_on_tools(rule),
+        tools=_on_names("tools", rule.tools),
+        origins=_on_origins(rule),
         effects=frozenset(rule.effects),
         modes=frozenset(rule.modes),
-        test=_call_test(arguments, claims, grants=grants),
-        need=_need(arguments, claims),
+        test=fits,
+        doubt=doubt,
+        doubted=Verdict(Decision.ASK, label, _DOUBT),
+        need=need_of(arguments, claims, commands),
         tool_patterns=tuple(rule.tools),
         without_asking=rule.without_asking,
     )
@@ -138,6 +157,14 @@ def check_names(key: str, kind: str, names: Sequence[str], known: Collection[str
             raise RuleFault((key,), f"unknown {kind} {name!r}{closest(name, known)}")
 
 
+CONDITIONS = (
+    "tools", "servers", "agents", "risks", "effects", "modes", "arguments", "claims", "commands"
+)  # fmt: skip
+"""The fields of a rule that say which calls it is about."""
+_DOUBT = (
+    "a rule of the policy denies some commands, and one of them may hide in this line, of which "
+    "not all that runs is known before it runs; a human decides"
+)
 _REASONS = {
     Decision.ALLOW: "a rule of the policy allows this call",
     Decision.ASK: "a rule of the policy wants a human to approve this call",
@@ -151,12 +178,21 @@ def _several(key: str, patterns: Sequence[str]) -> Sequence[str]:
     return patterns
 
 
-def _on_tools(rule: Rule) -> TextTest | None:
-    patterns = _several("tools", rule.tools)
+def _on_names(key: str, names: Sequence[str]) -> TextTest | None:
+    patterns = _several(key, names)
     try:
         return text_test([glob_regex(pattern) for pattern in patterns]) if patterns else None
     except ValueError as error:
-        raise RuleFault(("tools",), f"tools: {error}") from None
+        raise RuleFault((key,), f"{key}: {error}") from None
+
+
+def _on_origins(rule: Rule) -> Sequence[tuple[str, TextTest]]:
+    found = [
+        ("server", _on_names("servers", rule.servers)),
+        ("agent", _on_names("agents", rule.agents)),
+        ("risk", _on_names("risks", rule.risks)),
+    ]
+    return tuple((field, fits) for field, fits in found if fits)
 
 
 def _on_arguments(rule: Rule, *, grants: bool) -> Sequence[ArgumentCondition]:
@@ -178,30 +214,9 @@ def _on_claims(rule: Rule, *, grants: bool) -> ClaimsCondition | None:
         raise RuleFault(("claims",), f"claims: {error}") from None
 
 
-def _need(arguments: Sequence[ArgumentCondition], claims: ClaimsCondition | None) -> Need | None:
-    for condition in arguments:
-        if condition.needs:
-            return Need(condition.name, condition.needs)
-    return Need(None, claims.needs) if claims else None
-
-
-def _call_test(
-    on_arguments: Sequence[ArgumentCondition], on_claims: ClaimsCondition | None, *, grants: bool
-) -> CallTest | None:
-    tests = [condition.test for condition in on_arguments]
-    claims = on_claims.test if on_claims else None
-    if not tests:
-        return None if claims is None else lambda question: claims(question.claims)
-
-    def test(question: Question) -> bool:
-        arguments = question.arguments
-        if arguments is None:  # unknown: what might refuse does, what might grant does not
-            if grants:
-                return False
-        else:
-            for fits in tests:
-                if not fits(arguments):
-                    return False
-        return claims is None or claims(question.claims)
-
-    return test
+def _on_commands(rule: Rule, *, grants: bool) -> CommandsCondition | None:
+    patterns = _several("commands", rule.commands)
+    try:
+        return commands_condition(patterns, grants=grants) if patterns else None
+    except ValueError as error:
+        raise RuleFault(("commands",), f"commands: {error}") from None

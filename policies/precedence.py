@@ -6,14 +6,18 @@ Reads compiled rules and modes; feeds the sheets.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from laneway.effects import Effect
-from laneway.policies.conditions import CallTest, Compiled
+from laneway.policies.conditions import Compiled
+from laneway.policies.fitting import CallTest
 from laneway.policies.modes import Mode
 from laneway.policies.questions import Decision, Question, Verdict
 
 Voice = tuple[CallTest | None, Verdict]
 """A verdict, and the test under which it is given; None for always."""
+TOOL_ASKS: Final = "tool asks"
+"""What verdicts call the tool's own wish."""
 
 
 def voices(
@@ -28,12 +32,12 @@ def voices(
         otherwise: The verdict where no rule matches.
     """
     effect = question.effect if question.declared else Effect.EXTERNAL
-    concerned = [rule for rule in rules if rule.concerns(question.tool, effect, question.mode)]
+    concerned = [rule for rule in rules if rule.concerns(question, effect)]
     limit, wish = _limit(question, mode), _wish(question)
     yield from _own(concerned, Decision.DENY)
     if limit and limit.decision is Decision.DENY:
         yield None, limit
-    yield from _own(concerned, Decision.ASK)
+    yield from _asking(concerned)
     yield from _the_rest(concerned, limit, wish, otherwise)
 
 
@@ -55,6 +59,15 @@ def _the_rest(
 
 def _own(rules: Iterable[Compiled], decision: Decision) -> Iterator[Voice]:
     return ((rule.test, rule.verdict) for rule in rules if rule.decision is decision)
+
+
+def _asking(rules: Iterable[Compiled]) -> Iterator[Voice]:
+    """Rules that ask, and those that may deny and cannot tell."""
+    for rule in rules:
+        if rule.decision is Decision.ASK:
+            yield rule.test, rule.verdict
+        elif rule.doubt is not None:
+            yield rule.doubt, rule.doubted
 
 
 def _limit(question: Question, mode: Mode | None) -> Verdict | None:
@@ -82,4 +95,4 @@ def _wish(question: Question) -> Verdict | None:
     if not question.asks:
         return None
     reason = f"{question.tool} is declared to ask for approval of each call"
-    return Verdict(Decision.ASK, "tool asks", reason)
+    return Verdict(Decision.ASK, TOOL_ASKS, reason)

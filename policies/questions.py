@@ -39,6 +39,14 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     """False for a tool that says nothing of itself: it is judged as external."""
     asks: bool = False
     """The tool's own `approval=True`."""
+    server: str = ""
+    """The MCP server that the tool is of; empty for a tool of the host's own."""
+    agent: str = ""
+    """The named agent that the tool is; empty for a tool that is none."""
+    risk: str = ""
+    """What the tool says is at stake: low, medium, high, or another word; empty for nothing."""
+    command_lines: tuple[str, ...] = ()
+    """The arguments that hold a command line, or a program with its arguments in a list."""
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -46,7 +54,8 @@ class Verdict(msgspec.Struct, frozen=True):
 
     decision: Decision
     rule: str
-    """`policy.toml:12 (no-prod-writes)`, `mode plan`, `tool asks` or `default`."""
+    """`policy.toml:12 (no-prod-writes)`, `mode plan`, `tool asks` or `default`; where there are
+    layers, behind the name of one: `host: policy.toml:12 (no-prod-writes)`."""
     reason: str
     """One sentence for the model and for the human who is asked."""
 

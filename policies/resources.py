@@ -120,12 +120,13 @@ def _split(levels: Sequence[str]) -> tuple[Sequence[str], str]:
     rest = list(levels[until:])
     while rest and rest[-1] == "**":
         rest.pop()
-    tail = "".join("(?:[^/]*/)*" if level == "**" else f"{_level(level)}/" for level in rest)
+    tail = "".join("(?:[^/]+/)*" if level == "**" else f"{_level(level)}/" for level in rest)
     return [_level(level) for level in levels[:until]], tail.removesuffix("/")
 
 
 def _level(pattern: str) -> str:
-    return glob_regex(pattern, "[^/]")
+    """Fit one level, which is never empty: else `/a` would have a level before its slash."""
+    return "[^/]+" if not pattern.strip("*") else glob_regex(pattern, "[^/]")
 
 
 def _parse(pattern: str) -> tuple[str, str, Sequence[str]]:

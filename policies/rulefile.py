@@ -22,26 +22,36 @@ class RuleFile(msgspec.Struct, frozen=True, kw_only=True):
     rules: Sequence[Rule]
     modes: Sequence[Mode]
     otherwise: Decision
+    narrower_may_allow: bool
 
 
-def read_rule_file(text: str, name: str, /) -> RuleFile:
+TOP_KEYS = ("otherwise", "narrower_may_allow", "rule", "mode")
+MODE_KEYS = ("name", "effects_allowed", "otherwise")
+RULE_KEYS = tuple(field for field in Rule.__struct_fields__ if field != "source")
+
+
+def read_rule_file(text: str, name: str, inherited: Collection[Mode] = (), /) -> RuleFile:
     """Read and check a whole policy.
 
     Args:
         text: TOML.
         name: Of the file, for messages and for the sources of rules.
+        inherited: Modes of broader layers: what it does not limit itself, they do.
 
     Raises:
         PolicyError: the first fault, with its line.
     """
     top = read_table(text, name)
-    top.check_keys(["otherwise", "rule", "mode"])
+    top.check_keys(TOP_KEYS)
     modes = _modes(top.tables("mode"))
+    own = {"plan", "build", *(mode.name for mode in modes)}
+    modes = [*modes, *(Mode(mode.name) for mode in inherited if mode.name not in own)]
     names = known_modes(modes).keys()
     return RuleFile(
         rules=[_rule(table, names) for table in top.tables("rule")],
         modes=modes,
         otherwise=top.choice("otherwise", Decision, Decision.ALLOW),
+        narrower_may_allow=top.flag("narrower_may_allow"),
     )
 
 
@@ -74,7 +84,7 @@ def _modes(tables: Sequence[Table]) -> Sequence[Mode]:
 
 
 def _mode(table: Table, seen: set[str]) -> Mode:
-    table.check_keys(["name", "effects_allowed", "otherwise"])
+    table.check_keys(MODE_KEYS)
     names = table.texts("effects_allowed")
     if not names:
         table.refuse('effects_allowed is missing; say, for example, effects_allowed = ["read"]')
@@ -91,7 +101,7 @@ def _mode(table: Table, seen: set[str]) -> Mode:
 
 
 def _rule(table: Table, modes: Collection[str]) -> Rule:
-    table.check_keys([field for field in Rule.__struct_fields__ if field != "source"])
+    table.check_keys(RULE_KEYS)
     effects = table.texts("effects")
     _check(table, "effects", "effect", effects, list(Effect))
     rule = Rule(
@@ -99,8 +109,12 @@ def _rule(table: Table, modes: Collection[str]) -> Rule:
         tools=table.texts("tools"),
         effects=[Effect(name) for name in effects],
         modes=table.texts("modes"),
+        servers=table.texts("servers"),
+        agents=table.texts("agents"),
+        risks=table.texts("risks"),
         arguments=table.table("arguments"),
         claims=table.texts("claims"),
+        commands=table.texts("commands"),
         name=table.text("name"),
         reason=table.text("reason"),
         source=table.source,

@@ -4,10 +4,10 @@ Reads rules (as objects, or from a TOML file) and modes; feeds the engine, which
 on its final arguments, and again before each further attempt.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
 import msgspec
 
@@ -24,6 +24,8 @@ from laneway.policies.sheets import Sheet, make_sheet
 
 __all__ = ["Decision", "Policy", "Question", "Rule", "Verdict"]
 
+DEFAULT: Final = "default"
+"""What verdicts call `otherwise`."""
 _SHEETS_MAX = 4096
 
 
@@ -39,7 +41,15 @@ class Policy:
     without waiting, and without an exception.
     """
 
-    __slots__ = ("_modes", "_otherwise", "_probes", "_rules", "_sheets", "_written")
+    __slots__ = (
+        "_modes",
+        "_otherwise",
+        "_probes",
+        "_rules",
+        "_sheets",
+        "_written",
+        "narrower_may_allow",
+    )
 
     def __init__(
         self,
@@ -47,6 +57,7 @@ class Policy:
         *,
         otherwise: Decision = Decision.ALLOW,
         modes: Iterable[Mode] = (),
+        narrower_may_allow: bool = False,
     ) -> None:
         """Check and compile the rules.
 
@@ -54,10 +65,14 @@ class Policy:
             rules: In the order in which they are named when several say the same.
             otherwise: For calls that no rule matches.
             modes: The host's own, beside plan and build.
+            narrower_may_allow: Where it is one of several layers: a rule of a narrower one may
+                allow what no rule here matches, whatever `otherwise` says.
 
         Raises:
             PolicyError: a rule or mode cannot be meant.
         """
+        self.narrower_may_allow = narrower_may_allow
+        """Whether `otherwise` gives way to a rule of a narrower layer."""
         if otherwise not in list(Decision):
             known = closest(otherwise, list(Decision))
             raise PolicyError("policy", f"unknown otherwise {otherwise!r}{known}")
@@ -68,25 +83,33 @@ class Policy:
         self._probes = probes_of(self._rules)
         self._otherwise = Verdict(
             Decision(otherwise),
-            "default",
+            DEFAULT,
             f"no rule matches this call, and the policy says: otherwise {otherwise}",
         )
-        self._sheets: dict[tuple[str, str, Effect, bool, bool], Sheet] = {}
+        self._sheets: dict[Kind, Sheet] = {}
 
     @classmethod
-    def from_toml(cls, path_or_text: str | Path, /, *, name: str = "") -> Self:
+    def from_toml(
+        cls, path_or_text: str | Path, /, *, name: str = "", modes: Collection[Mode] = ()
+    ) -> Self:
         """Read a policy written in TOML; docs/policies.md describes the format.
 
         Args:
             path_or_text: A path; a `str` with a line break in it is the text itself.
             name: What verdicts and errors call it, instead of the name of the file.
+            modes: Of broader layers, which it may speak of.
 
         Raises:
             PolicyError: it cannot be read; the message names line, rule and fault.
         """
         text, where = text_and_name(path_or_text, name)
-        file = read_rule_file(text, where)
-        return cls(file.rules, otherwise=file.otherwise, modes=file.modes)
+        file = read_rule_file(text, where, modes)
+        return cls(
+            file.rules,
+            otherwise=file.otherwise,
+            modes=file.modes,
+            narrower_may_allow=file.narrower_may_allow,
+        )
 
     @property
     def digest(self) -> str:
@@ -100,18 +123,66 @@ class Policy:
         rules = [msgspec.structs.replace(rule, source="") for rule in self._written]
         modes = [self._modes[name] for name in sorted(self._modes)]
         said = msgspec.json.encode(
-            [rules, modes, self._otherwise.decision], enc_hook=repr, order="deterministic"
+            [rules, modes, self._otherwise.decision, *([True] if self.narrower_may_allow else [])],
+            enc_hook=repr,
+            order="deterministic",
         )
         return sha256(said).hexdigest()[:16]
 
     def decide(self, question: Question, /) -> Verdict:
         """Judge one call."""
         sheet = self._sheets.get(
-            (question.tool, question.mode, question.effect, question.declared, question.asks)
-        )  # _kind(question), written out: a call of it would double the price
+            (
+                question.tool,
+                question.mode,
+                question.effect,
+                question.declared,
+                question.asks,
+                question.server,
+                question.agent,
+                question.risk,
+            )
+        )  # kind_of(question), written out: a call of it would double the price
         if sheet is None:
             sheet = self._prepare(question)
         return sheet.answer(question) if sheet.steps else sheet.end
+
+    def possible(self, question: Question, /) -> frozenset[Decision]:
+        """Say what may become of calls that differ from this one in arguments and claims only.
+
+        A tool of which nothing but deny is possible need not be shown to the model. Of a policy of
+        the host's own making nothing is known, so everything is possible.
+        """
+        if type(self).decide is not Policy.decide:
+            return frozenset(Decision)
+        sheet = self._sheet(question)
+        return frozenset([sheet.end.decision, *(said.decision for _, said in sheet.steps)])
+
+    def _sheet(self, question: Question, /) -> Sheet:
+        """Give what is left to test for calls of this kind."""
+        return self._sheets.get(kind_of(question)) or self._prepare(question)
+
+    def may_grant(self, question: Question, /) -> bool:
+        """Whether a rule allows some calls of this kind."""
+        if type(self).decide is not Policy.decide:
+            return True
+        sheet = self._sheet(question)
+        said = [sheet.end, *(verdict for _, verdict in sheet.steps)]
+        return any(one.decision is Decision.ALLOW and not self.is_default(one) for one in said)
+
+    def is_default(self, verdict: Verdict, /) -> bool:
+        """Whether a verdict of this policy was given because no rule matches."""
+        return verdict is self._otherwise
+
+    @property
+    def modes(self) -> Collection[Mode]:
+        """All that it knows, plan and build included."""
+        return self._modes.values()
+
+    def giving_way(self) -> "Policy":
+        """Make the same policy with an `otherwise` that allows."""
+        own = [mode for mode in self._modes.values() if mode not in known_modes(()).values()]
+        return Policy(self._written, modes=own)
 
     def mode(self, name: str, /) -> Mode:
         """Find a mode by its name.
@@ -131,17 +202,25 @@ class Policy:
             self._sheets.clear()
         mode = self._modes.get(question.mode)
         sheet = make_sheet(voices(question, self._rules, mode, self._otherwise), self._probes)
-        self._sheets[_kind(question)] = sheet
+        self._sheets[kind_of(question)] = sheet
         return sheet
 
 
-def _kind(question: Question) -> tuple[str, str, Effect, bool, bool]:
+Kind = tuple[str, str, Effect, bool, bool, str, str, str]
+"""What all that a rule says without a test of the call itself depends on."""
+
+
+def kind_of(question: Question, /) -> Kind:
+    """Say what kind of call a question is about."""
     return (
         question.tool,
         question.mode,
         question.effect,
         question.declared,
         question.asks,
+        question.server,
+        question.agent,
+        question.risk,
     )
 
 

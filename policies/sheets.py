@@ -4,14 +4,14 @@ Made once for each tool, mode and effect; the policy keeps it and only runs down
 Reads the voices that count and the probes of their tests; feeds the policy.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import merge
 
 import msgspec
 
-from laneway.policies.conditions import CallTest
-from laneway.policies.globs import TextTest
+from laneway.policies.fitting import CallTest, Place
 from laneway.policies.precedence import Voice
-from laneway.policies.probes import Probe, texts_for
+from laneway.policies.probes import Probe, candidates, texts_for
 from laneway.policies.questions import Question, Verdict
 
 Step = tuple[CallTest, Verdict]
@@ -27,8 +27,10 @@ class Sheet(msgspec.Struct, frozen=True):
     """In order; the first that fits gives the verdict."""
     end: Verdict
     """Given when none fits."""
-    probed: Sequence[tuple[str | None, Sequence[tuple[TextTest, Sequence[int]]]]] = ()
-    """What to look at → probes, each with the positions of the steps that it speaks of."""
+    probed: Sequence[tuple[str | Place, Sequence[Probe]]] = ()
+    """What to look at → probes."""
+    positions: Mapping[CallTest, int] = {}
+    """Of the steps that probes speak for."""
     unprobed: Sequence[int] = ()
     """The positions of all other steps, where there are probes."""
 
@@ -41,20 +43,27 @@ class Sheet(msgspec.Struct, frozen=True):
                 return verdict
         return self.end
 
-    def _possible(self, question: Question) -> Sequence[int]:
-        possible = list(self.unprobed)
-        for argument, probes in self.probed:
-            texts = texts_for(question, argument)
-            for fits, positions in probes:
+    def _possible(self, question: Question) -> Iterable[int]:
+        """Give the positions of steps that may fit, in order, as late as each is wanted."""
+        found: list[Iterable[int]] = [self.unprobed] if self.unprobed else []
+        for place, probes in self.probed:
+            texts = texts_for(question, place)
+            for probe in probes:
                 if texts is None:
-                    possible += positions
+                    found.append(self._at(probe.tests))
                     continue
+                fits = probe.fits
                 for text in texts:
                     if fits(text):
-                        possible += positions
+                        found.append(self._at(candidates(probe, texts)))
                         break
-        possible.sort()
-        return possible
+        if not found:
+            return ()
+        return found[0] if len(found) == 1 else merge(*found)
+
+    def _at(self, tests: Iterable[CallTest]) -> Iterator[int]:
+        at = self.positions
+        return (at[test] for test in tests if test in at)
 
 
 def make_sheet(voices: Iterable[Voice], probes: Mapping[CallTest, Probe], /) -> Sheet:
@@ -73,15 +82,17 @@ def _probed(steps: Sequence[Step], end: Verdict, probes: Mapping[CallTest, Probe
     for position, (fits, _) in enumerate(steps):
         if fits in probes:
             spoken_for.setdefault(probes[fits], []).append(position)
-    covered: set[int] = set()
-    by_argument: dict[str | None, list[tuple[TextTest, Sequence[int]]]] = {}
-    for probe, positions in spoken_for.items():
-        if len(positions) >= _WORTH_A_PROBE:
-            by_argument.setdefault(probe.argument, []).append((probe.fits, tuple(positions)))
-            covered.update(positions)
+    by_place: dict[str | Place, list[Probe]] = {}
+    positions: dict[CallTest, int] = {}
+    for probe, spared in spoken_for.items():
+        if len(spared) >= _WORTH_A_PROBE:
+            by_place.setdefault(probe.place, []).append(probe)
+            for position in spared:  # a rule that is heard twice counts where it is heard first
+                positions.setdefault(steps[position][0], position)
     return Sheet(
         steps,
         end,
-        tuple((argument, tuple(tests)) for argument, tests in by_argument.items()),
-        tuple(position for position in range(len(steps)) if position not in covered),
+        tuple((place, tuple(several)) for place, several in by_place.items()),
+        positions,
+        tuple(at for at, (fits, _) in enumerate(steps) if fits not in positions),
     )

@@ -150,7 +150,7 @@ RULE = '[[rule]]\ndecision = "deny"\ntools = "t"\n'
             "\nohterwise = 'deny'\n",
             (
                 "policy:2: unknown key 'ohterwise'; did you mean 'otherwise'? "
-                "(known: mode, otherwise, rule)"
+                "(known: mode, narrower_may_allow, otherwise, rule)"
             ),
         ),
         (
@@ -177,8 +177,9 @@ RULE = '[[rule]]\ndecision = "deny"\ntools = "t"\n'
         (
             RULE + "\ntolls = ['a']\n",
             (
-                "policy:5 (rule 1): unknown key 'tolls'; did you mean 'tools'? (known: arguments, "
-                "claims, decision, effects, modes, name, reason, tools, without_asking)"
+                "policy:5 (rule 1): unknown key 'tolls'; did you mean 'tools'? (known: agents, "
+                "arguments, claims, commands, decision, effects, modes, name, reason, risks, "
+                "servers, tools, without_asking)"
             ),
         ),
         (

@@ -210,7 +210,7 @@ def test_the_policy_decides_as_the_naive_evaluator(
         assert policy.decide(question).decision is naive(given_rules, otherwise, question)
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
+@settings(max_examples=50, deadline=None)
 @given(rules(), st.lists(patterns, min_size=20, max_size=40), questions)
 def test_rules_that_share_probes_decide_as_the_naive_evaluator(
     rule: Rule, many: list[Any], question: Question

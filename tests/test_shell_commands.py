@@ -6,6 +6,7 @@ import pytest
 
 from laneway.effects import Effect
 from laneway.lanes.shell import (
+    HOLE,
     Command,
     MissingShellError,
     Redirection,
@@ -73,6 +74,7 @@ def test_a_command_is_told_by_its_words_and_redirections() -> None:
         name="grep",
         argv=("grep", "-n", "a  b", None, "*.py", "$y"),
         text="grep -n 'a  b' \"$x\" *.py '$y'",
+        outline=f"grep -n 'a  b' {HOLE} {HOLE} '$y'",
         redirections=(
             Redirection(">", "err"),
             Redirection("<", "in"),

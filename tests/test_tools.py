@@ -7,6 +7,7 @@ import enum
 import functools
 import inspect
 import math
+import re
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from laneway.engine.plain import MAX_DEPTH
 from laneway.engine.tools import Bound, Checked, Tool, tool
 from laneway.errors import ToolError, UsageError
 from laneway.ids import CallId, RunId
+from laneway.lanes.shell import shell_claims
 from laneway.outcomes import Code, Failure, Happened
 
 
@@ -797,3 +799,33 @@ def test_an_effect_may_be_said_by_its_word() -> None:
 def test_a_declaration_that_cannot_be_meant_is_refused(said: dict[str, Any], told: str) -> None:
     with pytest.raises(ToolError, match=told):
         tool(lambda: None, name="t", **said)
+
+
+def test_what_policies_look_at_is_declared_and_bears_on_the_version_only_where_results_do() -> None:
+    def run(cmd: str) -> str:
+        return cmd
+
+    plain = tool(run, effect=Effect.EXTERNAL)
+    said = tool(run, effect=Effect.EXTERNAL, server="github", agent="r", command_lines=("cmd",))
+    derived = tool(run, effect=Effect.EXTERNAL, claims=shell_claims("cmd"))
+
+    assert (said.spec.server, said.spec.agent, said.spec.command_lines) == ("github", "r", ("cmd",))
+    assert derived.spec.command_lines == ("cmd",)
+    assert plain.spec.command_lines == ()
+    assert said.spec.version != plain.spec.version
+    assert tool(run, effect=Effect.EXTERNAL, command_lines=("cmd",)).spec.version == (
+        plain.spec.version
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"server": 1}, "server=1 is no text"),
+        ({"command_lines": "cmd"}, "command_lines='cmd' is a text; give a tuple of names"),
+        ({"command_lines": ("x",)}, "command_lines= names 'x', no parameter of it"),
+    ],
+)
+def test_what_policies_look_at_has_to_make_sense(said: Any, message: str) -> None:
+    with pytest.raises(ToolError, match=re.escape(message)):
+        tool(lambda cmd: cmd, name="t", **said)

@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from laneway.engine.engine import read_policy
 from laneway.engine.reexecution.comparing import parted
 from laneway.engine.reexecution.events import Happening
 from laneway.engine.reexecution.once import Passed, pass_through
@@ -23,6 +22,7 @@ from laneway.errors import UsageError
 from laneway.facts import Row, RunOpened, RunTaken, TurnSubmitted
 from laneway.ids import ApprovalId
 from laneway.lanes.lane import Lane
+from laneway.policies.layers import policy_of
 from laneway.policies.rules import Policy
 
 HIGHEST = 8
@@ -69,7 +69,7 @@ async def reexecute(
         raise UsageError("re-execution wants all facts of one run, from the first on")
     options = Options(
         tools=tuple(Toolset(tools)),
-        policy=read_policy(policy) if isinstance(policy, (str, Path)) else policy,
+        policy=policy_of(policy) if isinstance(policy, (str, Path)) else policy,
         mode=mode,
         lanes=lanes,
         workspace=workspace,

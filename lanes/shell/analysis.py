@@ -28,6 +28,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     """For patterns and people: known words quoted only where they must be, unknown ones as
     written."""
+    outline: str = ""
+    """The text with a `HOLE` for whatever is not known before the line runs."""
     redirections: tuple[Redirection, ...] = ()
     through: tuple[str, ...] = ()
     """What starts it, from the outside: `("sudo", "bash")`; empty for the line itself."""
@@ -51,6 +53,8 @@ class ShellAnalysis(msgspec.Struct, frozen=True, kw_only=True):
     """Something can't be seen through: it may write anything."""
     complete: bool = True
     """Whether the commands are all there: false after a syntax error, `eval "$x"`, a script."""
+    redirected: bool = False
+    """A redirection writes a file or connects to another machine: no command's words tell of it."""
     why: str = ""
     """What can't be seen through, the first of it."""
 

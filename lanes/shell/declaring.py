@@ -7,13 +7,16 @@ Reads a tool's arguments; feeds its admission.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from laneway.effects import Effect
 from laneway.lanes.shell.analysis import ShellAnalysis
 from laneway.lanes.shell.folders import entered
 from laneway.lanes.shell.grammar import require_grammar
 from laneway.lanes.shell.walk import analyse
+
+Derived = TypeVar("Derived", bound=Callable[..., Any])
 
 
 def shell_claims(
@@ -39,7 +42,7 @@ def shell_claims(
     def claims(arguments: Mapping[str, Any]) -> list[str]:
         return [f"lane:shell/{workspace}", *analysed(arguments).claims(workspace)]
 
-    return claims
+    return _on_command_line(claims, parameter)
 
 
 def shell_effect(
@@ -59,7 +62,24 @@ def shell_effect(
         MissingShellError: The extra `shell` is not installed.
     """
     analysed = _analysis(parameter, workspace, cwd_parameter)
-    return lambda arguments: analysed(arguments).effect
+    return _on_command_line(lambda arguments: analysed(arguments).effect, parameter)
+
+
+def command_parameter(declared: object) -> str | None:
+    """Say which parameter holds the command line that a declaration was derived from.
+
+    Args:
+        declared: A tool's `claims` or `effect_of`; None for anything else than those made here.
+    """
+    return _parameters.get(declared) if callable(declared) else None
+
+
+_parameters: WeakKeyDictionary[object, str] = WeakKeyDictionary()
+
+
+def _on_command_line(derived: Derived, parameter: str) -> Derived:
+    _parameters[derived] = parameter
+    return derived
 
 
 def _analysis(

@@ -4,6 +4,7 @@ A command that looks reads the workspace, for nobody knows where the repository 
 writes it, and runs the repository's hooks. Feeds the table of known commands.
 """
 
+import re
 from collections.abc import Callable
 
 from laneway.lanes.shell.folders import entered
@@ -31,14 +32,19 @@ def git(call: Invocation) -> None:
     if at == len(call.args):
         return
     command, args = call.args[at].text, call.args[at + 1 :]
-    if command is None or any(map(_is_dangerous, args)):
-        call.opaque("a use of git that may write or run something")
+    risky = [word for word in args if _is_dangerous(word)]
+    if command is None or risky:
+        known = command is not None and all(word.text is not None for word in risky)
+        why = "a use of git that may write or run something"
+        (call.hidden if known else call.opaque)(why)
     elif command in _LOOKS or _LISTS.get(command, _never)(args):
         call.read(_REPOSITORY, *(word for word in args if word.prefix[:1] == "/"))
         if folders != call.folders:
             call.effects.read(HERE, folders)
         if command == "grep" and any(_short(word, "O") for word in args):
-            call.opaque("git grep that opens what it finds")
+            call.hidden("git grep that opens what it finds")
+    elif _runs_others(command, args):
+        call.hidden(f"git {command} that runs what its arguments say")
     else:
         call.opaque(f"git {command} may change the repository")
 
@@ -61,7 +67,7 @@ def _command(call: Invocation) -> tuple[int, "frozenset[str] | None"]:
         elif word.text in {"--version", "--help", "-v", "-h"}:
             return -1, folders
         elif word.prefix[:1] == "-" or word.text is None:
-            call.opaque(f"git with {word.shown!r}")
+            call.hidden(f"git with {word.shown!r}")
             return -1, folders
         else:
             break
@@ -74,6 +80,21 @@ def _is_dangerous(word: Word) -> bool:
         return word.may_be_option or (word.many and not word.wild)
     name = word.text.partition("=")[0]
     return len(name) > 2 and any(one.startswith(name) for one in _DANGEROUS)  # noqa: PLR2004
+
+
+def _runs_others(command: str, args: list[Word]) -> bool:
+    """Whether a command that changes the repository runs commands that its arguments name."""
+    if command in _RUNNERS or (command == "rebase" and any(_short(word, "x") for word in args)):
+        return True
+    texts = [word.prefix for word in args]
+    if texts[:1] in (["run"], ["foreach"]) or any(text.startswith("ext::") for text in texts):
+        return True
+    return any(len(text) > 3 and _OF_A_RUNNER.match(text) for text in texts)  # noqa: PLR2004
+
+
+_RUNNERS = frozenset("filter-branch difftool mergetool config".split())
+"""Setting the configuration may change what any later command runs."""
+_OF_A_RUNNER = re.compile(r"--(?:exe|upload-p|receive-p|config|template)")
 
 
 def _short(word: Word, letter: str) -> bool:

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from laneway.lanes.shell.analysis import Command, Redirection, ShellAnalysis
 from laneway.lanes.shell.effects import Effects
-from laneway.lanes.shell.folders import Folders, union
+from laneway.lanes.shell.folders import Folders, is_device, is_network, union
 from laneway.lanes.shell.invocation import Invocation
 from laneway.lanes.shell.lines import Compound, Redirect, Script, Shape, Step
 from laneway.lanes.shell.reading import read
@@ -71,6 +71,7 @@ class _Walk:
         """Those of the functions that are surely there from now on."""
         self._nesting = 0
         self._moves = 0
+        self._redirected = False
 
     def analysis(self) -> ShellAnalysis:
         """Say what was found."""
@@ -87,6 +88,7 @@ class _Walk:
             reads_anything=effects.anything_read,
             opaque=bool(effects.why),
             complete=self._complete,
+            redirected=self._redirected,
             why=effects.why,
         )
 
@@ -203,8 +205,10 @@ class _Walk:
                 continue
             if operator in _WRITING:
                 self._effects.write(target, folders)
+                self._redirected |= not is_device(target.text or "")
             else:
                 self._effects.read(target, folders)
+                self._redirected |= is_network(target.text or "")
 
     def _compound(self, compound: Compound, folders: Folders) -> Folders:
         match compound.shape:
@@ -259,6 +263,7 @@ class _Walk:
                 name=name,
                 argv=tuple([word.said for word in words]),
                 text=" ".join([word.quoted for word in words]),
+                outline=" ".join([word.outline for word in words]),
                 redirections=tuple(
                     [Redirection(one.operator, one.target and one.target.said) for one in redirects]
                 ),
@@ -275,6 +280,7 @@ class _Walk:
                 name=command.name,
                 argv=command.argv,
                 text=command.text,
+                outline=command.outline,
                 redirections=command.redirections,
                 through=command.through,
                 seen_through=False,

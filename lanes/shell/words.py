@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 UNKNOWN = "\ud800"
 """Stands for an expansion in a word that is being put together."""
+HOLE = "\ufffc"
+"""Stands, in what patterns see, for anything that is not known before the line runs."""
 QUOTED = "\udc00"
 """Stands, in the bare form of a word, for a character that was quoted."""
 
@@ -45,6 +47,11 @@ class Word(NamedTuple):
     def quoted(self) -> str:
         """The word so that a shell reads it the same way again."""
         return self.shown if self.text is None else quote(self.text)
+
+    @property
+    def outline(self) -> str:
+        """The same with a hole for all that is not known, what a glob becomes included."""
+        return f"{self.prefix}{HOLE}" if self.text is None else quote(self.text)
 
     @property
     def may_be_option(self) -> bool:

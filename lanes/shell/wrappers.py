@@ -254,6 +254,11 @@ WRAPPERS: Mapping[str, Handler] = {
     "trap": trap,
     **dict.fromkeys("bash sh dash ash".split(), shell),
     **dict.fromkeys((".", "source"), hides("a script that is not seen")),
+    **dict.fromkeys(
+        ("zsh ksh mksh fish csh tcsh busybox toybox su runuser parallel script strace ltrace "
+         "setarch chroot unshare nsenter").split(),
+        hides("a program that runs others in a way that is not seen"),
+    ),
     "alias": hides("an alias changes what a name means"),
     "enable": hides("a builtin may be loaded"),
 }  # fmt: skip

@@ -32,6 +32,7 @@ from laneway.lanes.statistics import LaneStatus
 from laneway.outcomes import Code, Failure, Happened, Outcome, Success
 from laneway.policies.questions import Decision
 from laneway.policies.rules import Policy, Rule
+from laneway.policies.unattended import Unattended
 from laneway.states import State
 
 __version__ = "0.1.0"
@@ -65,6 +66,7 @@ __all__ = [
     "ToolContext",
     "ToolFailed",
     "Turn",
+    "Unattended",
     "__version__",
     "plan_tool",
     "tool",
