@@ -72,10 +72,23 @@ def account(
                 decision=rule.decision,
                 matches=not unmet,
                 unmet=unmet,
-                decides=not unmet and name == verdict.rule,
+                decides=not unmet and is_named(verdict.rule, name),
             )
         )
     return Account(rules=heard, mode=_mode(modes, question), tool=_tool(question), verdict=verdict)
+
+
+def is_named(by: str, rule: str, /) -> bool:
+    """Whether a verdict was given by a rule: meant by its name, its place, or both.
+
+    Args:
+        by: What the verdict names; the name of a layer may stand before it.
+        rule: `no-prod`, `policy.toml:12`, `policy.toml:12 (no-prod)`, `mode plan`, `default`.
+    """
+    return any(
+        own == rule or own.endswith(f" ({rule})") or own.startswith(f"{rule} (")
+        for own in (by, by.partition(": ")[2])
+    )
 
 
 def _mode(modes: Mapping[str, Mode], question: Question) -> Verdict:
@@ -101,24 +114,24 @@ def _effect(question: Question) -> tuple[Effect, str]:
 
 def _unmet(rule: Rule, question: Question) -> Iterator[str]:
     """Give the conditions that are not met, in the order of the fields of a rule."""
-    for field in Rule.__struct_fields__:
+    for field in rule.__struct_fields__:
         if field in _WORDS or not getattr(rule, field):
             continue
         if field == "arguments":
             for path, pattern in flatten(rule.arguments):
-                if not _meets(rule, field, {path: pattern}, question):
+                if not meets(rule, field, {path: pattern}, question):
                     yield f"arguments.{path}: {_on_argument(rule, path, pattern, question)}"
         elif field == "modes":
             if question.mode not in rule.modes:
                 yield f"modes: the run is in mode {question.mode}, not in {_either(rule.modes)}"
-        elif not _meets(rule, field, getattr(rule, field), question):
+        elif not meets(rule, field, getattr(rule, field), question):
             yield f"{field}: {_on(rule, field, question)}"
 
 
-def _meets(rule: Rule, field: str, condition: Any, question: Question) -> bool:
+def meets(rule: Rule, field: str, condition: Any, question: Question) -> bool:
     """Ask a policy that consists of one condition, in a mode that lets everything pass."""
     given: dict[str, Any] = {field: condition}
-    alone = Rule(rule.decision, source="alone", **given)
+    alone = type(rule)(rule.decision, source="alone", **given)
     otherwise = Decision.DENY if rule.decision == Decision.ALLOW else Decision.ALLOW
     try:
         policy = Policy([alone], otherwise=otherwise)

@@ -4,7 +4,7 @@ A yes is proof; a no says only that nobody could tell. A condition that is not k
 from any other, so a rule with one covers nothing. Reads rules and modes; feeds the lints.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -30,7 +30,9 @@ UNKNOWN_MODE = ""
 SEVERITY = (Decision.ALLOW, Decision.ASK, Decision.DENY)
 
 _WORDS = frozenset({"decision", "name", "reason", "source", "without_asking"})
-_CONDITIONS = frozenset({"tools", "effects", "modes", "arguments", "claims"})
+_ORIGINS = ("servers", "agents", "risks")
+"""Globs over what a tool says of itself; a tool that says nothing fits none of them."""
+_CONDITIONS = frozenset({"tools", "effects", "modes", "arguments", "claims", *_ORIGINS})
 
 
 def covers(wide: Rule, narrow: Rule, kinds: Iterable[Kind], /) -> bool:
@@ -45,7 +47,8 @@ def covers(wide: Rule, narrow: Rule, kinds: Iterable[Kind], /) -> bool:
         SEVERITY.index(wide.decision) >= SEVERITY.index(narrow.decision)
         and not strange_conditions(wide)
         and all(concerns(wide, kind) for kind in kinds)
-        and _tools_cover(wide, narrow)
+        and _names_cover(wide.tools, narrow.tools or ["*"])
+        and _origins_cover(wide, narrow)
         and _claims_cover(wide, narrow)
         and _arguments_cover(wide, narrow)
     )
@@ -74,8 +77,8 @@ def concerns(rule: Rule, kind: Kind, /) -> bool:
 
 def strange_conditions(rule: Rule, /) -> Collection[str]:
     """Name what a rule says beyond what is understood here."""
-    plain = Rule(rule.decision)
-    others = set(Rule.__struct_fields__) - _WORDS - _CONDITIONS
+    plain = type(rule)(rule.decision)
+    others = set(rule.__struct_fields__) - _WORDS - _CONDITIONS
     return {name for name in others if getattr(rule, name) != getattr(plain, name)}
 
 
@@ -104,10 +107,17 @@ def _is_heard(decision: Decision, limit: Decision, otherwise: Decision) -> bool:
     return limit is Decision.ASK and not asks_anyway
 
 
-def _tools_cover(wide: Rule, narrow: Rule) -> bool:
-    return not wide.tools or all(
-        any(glob_covers(one, other) for one in wide.tools) for other in narrow.tools or ["*"]
-    )
+def _names_cover(wide: Sequence[str], narrow: Sequence[str]) -> bool:
+    return not wide or all(any(glob_covers(one, other) for one in wide) for other in narrow)
+
+
+def _origins_cover(wide: Rule, narrow: Rule) -> bool:
+    for field in _ORIGINS:
+        said: Sequence[str] = getattr(wide, field, ())
+        other: Sequence[str] = getattr(narrow, field, ())
+        if said and not (other and _names_cover(said, other)):
+            return False
+    return True
 
 
 def _claims_cover(wide: Rule, narrow: Rule) -> bool:

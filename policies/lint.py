@@ -55,24 +55,43 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """The other rule, where there is one."""
 
 
-def lint(
-    rules: Sequence[Rule], modes: Mapping[str, Mode], otherwise: Decision, /
-) -> Sequence[Finding]:
+class Ruled(msgspec.Struct, frozen=True, kw_only=True):
+    """What one policy, or one layer of several, says."""
+
+    rules: Sequence[Rule]
+    """In the order of writing, as they were accepted by a policy."""
+    modes: Mapping[str, Mode]
+    """All that there are, by name."""
+    otherwise: Decision
+    """For calls that no rule matches."""
+
+
+Named = tuple[str, Rule]
+"""A rule, behind what verdicts call it."""
+
+
+def lint(ruled: Ruled, /, above: Sequence[Ruled] = ()) -> Sequence[Finding]:
     """Look through the rules of a policy.
 
     Args:
-        rules: In the order of writing, as they were accepted by a policy.
-        modes: All modes that there are, by name.
-        otherwise: For calls that no rule matches.
+        ruled: What it says.
+        above: Broader layers, if it is not the broadest: whatever they deny is denied.
 
     Returns:
         What was found, in the order of the rules.
     """
-    return [
-        finding
-        for position, rule in enumerate(rules)
-        for finding in _about(rule, position, rules, modes, otherwise)
+    denied = [
+        (label(rule, position), rule)
+        for layer in above
+        for position, rule in enumerate(layer.rules)
+        if rule.decision == Decision.DENY
     ]
+    own = [(label(rule, position), rule) for position, rule in enumerate(ruled.rules)]
+    found: list[Finding] = []
+    for position, (name, rule) in enumerate(own):
+        heard = [*denied, *_heard_before(own, position)]
+        found += _about(rule, name, ruled, heard, broadest=not above)
+    return found
 
 
 def label(rule: Rule, position: int, /) -> str:
@@ -81,21 +100,23 @@ def label(rule: Rule, position: int, /) -> str:
     return f"{source} ({rule.name})" if rule.name else source
 
 
+def _heard_before(rules: Sequence[Named], position: int) -> Sequence[Named]:
+    """Give all rules that are stricter than one, then those that say the same and stand before."""
+    ranks = [(-SEVERITY.index(rule.decision), at) for at, (_, rule) in enumerate(rules)]
+    return [rules[at] for rank, at in sorted(ranks) if (rank, at) < ranks[position]]
+
+
 def _about(
-    rule: Rule,
-    position: int,
-    rules: Sequence[Rule],
-    modes: Mapping[str, Mode],
-    otherwise: Decision,
+    rule: Rule, name: str, ruled: Ruled, heard: Sequence[Named], *, broadest: bool
 ) -> Iterator[Finding]:
-    name = label(rule, position)
-    kinds = heard_kinds(rule, modes, otherwise)
-    silent = _never(rule, kinds) or _covered(rule, position, rules, kinds)
+    """Say what is the matter with a rule, given those that are heard before it."""
+    kinds = heard_kinds(rule, ruled.modes, ruled.otherwise)
+    silent = _never(rule, kinds) or _covered(rule, heard, kinds)
     if silent:
-        lint_, message, by = silent
-        yield Finding(lint=lint_, rule=name, message=message, by=by)
+        kind, message, by = silent
+        yield Finding(lint=kind, rule=name, message=message, by=by)
         return
-    idle = _idle(rule, kinds, modes, otherwise)
+    idle = _idle(rule, kinds, ruled) if broadest else ""  # else a layer above may rely on it
     if idle:
         yield Finding(lint=Lint.NO_EFFECT, rule=name, message=idle)
     for about_path, message in advice_on(rule):
@@ -120,16 +141,13 @@ def _never(rule: Rule, kinds: Collection[Kind]) -> tuple[Lint, str, str] | None:
 
 
 def _covered(
-    rule: Rule, position: int, rules: Sequence[Rule], kinds: Collection[Kind]
+    rule: Rule, heard: Sequence[Named], kinds: Collection[Kind]
 ) -> tuple[Lint, str, str] | None:
     """Find the rule on whose account this one is never heard: the strictest, then the first."""
-    ordered = sorted(enumerate(rules), key=lambda one: -SEVERITY.index(one[1].decision))
-    for at, other in ordered:
-        same = other.decision == rule.decision
-        if (same and at >= position) or not covers(other, rule, kinds):
+    for by, other in heard:
+        if not covers(other, rule, kinds):
             continue
-        by = label(other, at)
-        if not same:
+        if other.decision != rule.decision:
             message = (
                 f"{by} matches all that it matches, and {other.decision} beats {rule.decision}; "
                 "narrow the one or remove the other"
@@ -147,19 +165,18 @@ def _covered(
     return None
 
 
-def _idle(
-    rule: Rule, kinds: Collection[Kind], modes: Mapping[str, Mode], otherwise: Decision
-) -> str:
+def _idle(rule: Rule, kinds: Collection[Kind], ruled: Ruled) -> str:
     """Say why a rule that allows changes no decision; empty if it may."""
     if rule.decision != Decision.ALLOW or strange_conditions(rule):
         return ""
-    if otherwise is Decision.ALLOW and not rule.without_asking:
+    if ruled.otherwise == Decision.ALLOW and not rule.without_asking:
         return (
             "it changes no decision, for what no rule matches is allowed anyway; say otherwise = "
             '"ask" or "deny" at the top, or remove the rule'
         )
     let_through = any(
-        mode in modes and modes[mode].decide(effect) is Decision.ALLOW for effect, mode in kinds
+        mode in ruled.modes and ruled.modes[mode].decide(effect) == Decision.ALLOW
+        for effect, mode in kinds
     )
     if rule.without_asking and not let_through:
         return (

@@ -33,6 +33,7 @@ from laneway.policies.tables import Table
 CALL_KEYS: Final = Question.__struct_fields__
 """What may be said of a call."""
 
+_DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(Question)}
 _ACCESSES = {"read": Access.SHARED, "write": Access.EXCLUSIVE}
 
 
@@ -58,7 +59,8 @@ def said_of_call(table: Table, names: Names) -> Mapping[str, Any]:
             case "declared" | "asks":
                 said[key] = table.flag(key)
             case _:
-                said[key] = table.text(key)
+                several = isinstance(_DEFAULTS[key], tuple)
+                said[key] = tuple(table.texts(key)) if several else table.text(key)
     return said
 
 
@@ -134,7 +136,7 @@ def recorded_call(
         run: its name.
         rows: its facts.
         name: `t1.2`, or the provider's id where only one call has it.
-        tools: to know whether the tool asks and what it declares, which is not recorded.
+        tools: to know what in the arguments refers to nothing.
         mode: Empty for that of the run.
 
     Raises:
@@ -155,10 +157,25 @@ def recorded_call(
         effect=Effect(answer.effect),
         mode=mode or time.view.mode,
         claims=claims,
-        declared=not alone if tool is None else tool.spec.declared,
-        asks=answer.rule == "tool asks" if tool is None else tool.spec.approval,
+        declared=not alone,
+        asks=answer.rule == "tool asks",
     )
     return Recorded(question=question, rule=answer.rule, note=note)
+
+
+async def with_declarations(recorded: Recorded, tools: Sequence[Tool], workspace: Path) -> Recorded:
+    """Add what the tools say of themselves, which is not recorded; if its tool is among them."""
+    asked = recorded.question
+    if asked.arguments is None or asked.tool not in Toolset(tools):
+        return recorded
+    call = {"tool": asked.tool, "arguments": asked.arguments, "mode": asked.mode}
+    (now,) = await asked_by_engine([call], tools, workspace)
+    if isinstance(now, Failure):
+        return msgspec.structs.replace(
+            recorded, note=f"with these tools it would be no call: {now.message}"
+        )
+    question = msgspec.structs.replace(now, effect=asked.effect, claims=asked.claims)
+    return msgspec.structs.replace(recorded, question=question)
 
 
 def _final_arguments(
@@ -172,17 +189,24 @@ def _final_arguments(
         return None, "its arguments could not be read, so nothing is known of them"
     named = {one.record.provider_id: one for one in run.calls.values() if one.turn <= call.turn}
 
+    lost: list[str] = []
+
     def value(name: str) -> Any:
         outcome = named[name].outcome
-        return outcome.value if succeeded(outcome) else None
+        if succeeded(outcome):
+            return outcome.value
+        lost.append(name)
+        return None
 
     referring = next(turn.referring for turn in run.turns if turn.number == call.turn)
     literal = tool.spec.literal if tool is not None else ()
     resolved = resolve(
         cast("dict[str, Any]", arguments), named, value, referring, literal=literal, marks=True
     )
+    if lost:
+        return None, f"its arguments refer to {lost[0]}, which did not succeed"
     if isinstance(resolved, Failure):
-        return None, f"what its arguments refer to is not known: {resolved.message}"
+        return None, f"what its arguments refer to is not there: {resolved.message}"
     return resolved, ""
 
 

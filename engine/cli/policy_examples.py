@@ -15,7 +15,7 @@ from laneway.engine.tools import Tool
 from laneway.errors import UsageError
 from laneway.lanes.names import Names, is_lane
 from laneway.outcomes import Failure
-from laneway.policies.account import account
+from laneway.policies.account import account, is_named
 from laneway.policies.questions import Decision, Question, Verdict
 from laneway.policies.rulefile import text_and_name
 from laneway.policies.tables import Table, read_table
@@ -119,7 +119,7 @@ def _tried(example: Example, question: Question | Failure, loaded: Loaded) -> Tr
     verdict = loaded.policy.decide(question)
     if other := _otherwise_declared(example.said, question):
         return _found(example, verdict, other)
-    if verdict.decision == example.expect and _names(verdict.rule, example.rule or verdict.rule):
+    if verdict.decision == example.expect and is_named(verdict.rule, example.rule or verdict.rule):
         return _found(example, verdict)
     by = f" by {example.rule}{_unmet(example, question, loaded)}" if example.rule else ""
     fault = f"expected {example.expect}{by}; the reason given: {verdict.reason}"
@@ -166,11 +166,6 @@ def _unmet(example: Example, question: Question, loaded: Loaded) -> str:
     """Say why the rule that was expected does not match; empty where it does."""
     said = account(loaded.policy, loaded.rules, loaded.modes, question)
     for rule in said.rules:
-        if _names(rule.rule, example.rule) and rule.unmet:
+        if is_named(rule.rule, example.rule) and rule.unmet:
             return f", which does not match: {rule.unmet}"
     return ""
-
-
-def _names(rule: str, wanted: str) -> bool:
-    """Whether a rule is meant by its name, its place, or both."""
-    return rule == wanted or rule.endswith(f" ({wanted})") or rule.startswith(f"{wanted} (")

@@ -20,21 +20,33 @@ from laneway.errors import PolicyError, ToolError
 from laneway.policies.conditions import Rule
 from laneway.policies.coverage import SEVERITY
 from laneway.policies.lines import Lines
+from laneway.policies.lint import Ruled
 from laneway.policies.meant import KnownTool
 from laneway.policies.modes import Mode, known_modes
-from laneway.policies.rulefile import RuleFile, read_rule_file, text_and_name
-from laneway.policies.rules import Decision, Policy
+from laneway.policies.rulefile import read_rule_file, text_and_name
+from laneway.policies.rules import Policy, Question, Verdict
 
 
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     """Policy files, put together."""
 
-    rules: Sequence[Rule]
-    """Of all files, in the order in which they were given."""
-    modes: Mapping[str, Mode]
-    otherwise: Decision
-    """The strictest that a file says."""
+    layers: Sequence[Ruled]
+    """What each file says, the broadest first."""
     policy: Policy
+    """All of them."""
+
+    @property
+    def rules(self) -> Sequence[Rule]:
+        """Those of all layers."""
+        return [rule for layer in self.layers for rule in layer.rules]
+
+    @property
+    def modes(self) -> Mapping[str, Mode]:
+        """Those of all layers; the broadest that knows one describes it."""
+        found: dict[str, Mode] = {}
+        for layer in reversed(self.layers):
+            found |= layer.modes
+        return found
 
 
 def load(paths: Sequence[Path]) -> Loaded | Sequence[PolicyError]:
@@ -43,7 +55,8 @@ def load(paths: Sequence[Path]) -> Loaded | Sequence[PolicyError]:
     Returns:
         Them, or all faults that can be told: the first of each rule.
     """
-    files: list[RuleFile] = []
+    layers: list[Ruled] = []
+    policies: list[Policy] = []
     faults: list[PolicyError] = []
     short = len({path.name for path in paths}) == len(paths)
     for path in paths:
@@ -55,17 +68,14 @@ def load(paths: Sequence[Path]) -> Loaded | Sequence[PolicyError]:
         found = list(_faults(text, name))
         faults += found
         if not found:
-            files.append(read_rule_file(text, name))
+            file = read_rule_file(text, name)
+            modes = known_modes(file.modes)
+            layers.append(Ruled(rules=file.rules, modes=modes, otherwise=file.otherwise))
+            policies.append(Policy(file.rules, otherwise=file.otherwise, modes=file.modes))
     if faults:
         return faults
-    rules = [rule for file in files for rule in file.rules]
-    modes = [mode for file in files for mode in file.modes]
-    otherwise = max((file.otherwise for file in files), key=SEVERITY.index)
-    try:
-        policy = Policy(rules, otherwise=otherwise, modes=modes)
-    except PolicyError as fault:  # two files do not go together
-        return [fault]
-    return Loaded(rules=rules, modes=known_modes(modes), otherwise=otherwise, policy=policy)
+    policy = policies[0] if len(policies) == 1 else _Stack(policies)
+    return Loaded(layers=layers, policy=policy)
 
 
 def load_sound(paths: Sequence[Path]) -> Loaded:
@@ -108,6 +118,20 @@ def known_tool(tool: Tool) -> KnownTool:
         asks=spec.approval,
         parameters=frozenset(properties) if closed else None,
     )
+
+
+class _Stack(Policy):
+    """Judges by several policies: the strictest verdict, of the broadest that says so."""
+
+    __slots__ = ("_layers",)
+
+    def __init__(self, layers: Sequence[Policy]) -> None:
+        super().__init__()
+        self._layers = layers
+
+    def decide(self, question: Question, /) -> Verdict:
+        said = [layer.decide(question) for layer in self._layers]
+        return max(said, key=lambda one: (SEVERITY.index(one.decision), one.rule != "default"))
 
 
 def _faults(text: str, name: str) -> Iterator[PolicyError]:

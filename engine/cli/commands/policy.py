@@ -17,6 +17,7 @@ from laneway.engine.cli.policy_calls import (
     call_in_json,
     json_object,
     recorded_call,
+    with_declarations,
 )
 from laneway.engine.cli.policy_examples import example_files, read_examples, try_examples
 from laneway.engine.cli.policy_files import Loaded, known_tool, load, load_sound, tools_or_engine
@@ -67,7 +68,11 @@ def check(files: PolicyFiles, tools: NamedTools = "", json: Json = False) -> Non
         faults = [{"where": one.where, "message": str(one)} for one in loaded]
         terminal.give({"faults": faults, "findings": []})
         raise typer.Exit(2)
-    findings = [*lint(loaded.rules, loaded.modes, loaded.otherwise)]
+    findings = [
+        finding
+        for at, layer in enumerate(loaded.layers)
+        for finding in lint(layer, loaded.layers[:at])
+    ]
     if known is not None:
         findings += lint_tools(loaded.rules, known)
     for one in findings:
@@ -138,7 +143,7 @@ def explain(
     loaded = load_sound(policy)
     folder = existing_folder(workspace)
     if journal is not None:
-        recorded = _of_run(call, journal, tools, mode)
+        recorded = _of_run(call, journal, tools, mode, folder)
     else:
         recorded = Recorded(question=_typed(call, tools, mode, folder), rule="")
     said = account(loaded.policy, loaded.rules, loaded.modes, recorded.question)
@@ -153,12 +158,13 @@ def explain(
     )
 
 
-def _of_run(words: list[str], journal: Path, tools: str, mode: str) -> Recorded:
+def _of_run(words: list[str], journal: Path, tools: str, mode: str, folder: Path) -> Recorded:
     match words:
         case [run, call]:
             file = journal_path(journal)
             given = tools_or_engine(tools) if tools else []
-            return recorded_call(run, read_run(file, run), call, given, mode)
+            found = recorded_call(run, read_run(file, run), call, given, mode)
+            return asyncio.run(with_declarations(found, given, folder))
         case _:
             raise UsageError("with --journal, name a run and a call of it: RUN CALL")
 
