@@ -137,9 +137,7 @@ def _arguments_cover(wide: Rule, narrow: Rule) -> bool:
     return all(
         any(
             _leads_there(wide, parse_path(path), steps, values)
-            and values_cover(
-                values_of(what), values, wide_grants=_grants(wide), narrow_grants=_grants(narrow)
-            )
+            and values_cover(values_of(what), values, wide_grants=_grants(wide))
             for steps, values in known
         )
         for path, what in flatten(wide.arguments)

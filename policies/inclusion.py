@@ -59,24 +59,18 @@ def values_of(pattern: object, /) -> Values:
     return Values([("equals", table["equals"])] if "equals" in table else [], missing)
 
 
-def values_cover(
-    wide: Values, narrow: Values, /, *, wide_grants: bool, narrow_grants: bool
-) -> bool:
+def values_cover(wide: Values, narrow: Values, /, *, wide_grants: bool) -> bool:
     """Whether all that fits `narrow` fits `wide`, a missing value included.
 
     Args:
         wide: The pattern that must cover.
-        narrow: The pattern that must be covered.
+        narrow: The pattern that must be covered; of a rule that grants, if the other does.
         wide_grants: The rule of the first grants, so that its patterns are read more strictly.
-        narrow_grants: The same of the second.
     """
     if narrow.missing and not wide.missing:
         return False
     return all(
-        any(
-            _alternative_covers(one, other, wide_grants=wide_grants, narrow_grants=narrow_grants)
-            for one in wide
-        )
+        any(_alternative_covers(one, other, wide_grants=wide_grants) for one in wide)
         for other in narrow
     )
 
@@ -189,7 +183,7 @@ def _ordered(glob: str) -> str:
 
 
 def _alternative_covers(
-    wide: tuple[str, Any], narrow: tuple[str, Any], *, wide_grants: bool, narrow_grants: bool
+    wide: tuple[str, Any], narrow: tuple[str, Any], *, wide_grants: bool
 ) -> bool:
     (kind, what), (other_kind, other) = wide, narrow
     if kind == "equals":
@@ -204,10 +198,8 @@ def _alternative_covers(
     if kind != other_kind or other_kind == "equals":
         return False
     if kind == "regex":
-        return what == other and (narrow_grants or not wide_grants)
-    # A glob that grants and has a `/` fits no text that climbs: the other must not, either.
-    if wide_grants and "/" in what and not (narrow_grants and "/" in other):
-        return False
+        return what == other
+    # One that grants and has a `/` fits no text that climbs; so does what it covers, which has one.
     return glob_covers(what, other)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hypothesis import assume, event, given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from laneway.claims import Access, Claim
@@ -62,8 +62,7 @@ def matches(rule: Rule, question: Question) -> bool:
 def never_disproved(wide: Rule, narrow: Rule, asked: Sequence[Question]) -> None:
     claimed = covers(wide, narrow, ())
     event(f"covers: {claimed}")
-    assume(claimed)
-    for question in asked:
+    for question in asked if claimed else ():
         assert matches(wide, question) or not matches(narrow, question), (wide, narrow, question)
 
 
@@ -72,10 +71,11 @@ def never_disproved(wide: Rule, narrow: Rule, asked: Sequence[Question]) -> None
 def test_a_glob_that_covers_another_fits_whatever_that_fits(
     wide: str, narrow: str, some: list[str]
 ) -> None:
-    assume(glob_covers(wide, narrow))
+    claimed = glob_covers(wide, narrow)
+    event(f"covers: {claimed}")
     fits, other = text_test([glob_regex(wide)]), text_test([glob_regex(narrow)])
 
-    assert all(fits(text) or not other(text) for text in some)
+    assert not claimed or all(fits(text) or not other(text) for text in some)
 
 
 @settings(max_examples=100, deadline=None)
