@@ -198,7 +198,7 @@ def _alternative_covers(
     if kind != other_kind or other_kind == "equals":
         return False
     if kind == "regex":
-        return what == other
+        return bool(what == other)
     # One that grants and has a `/` fits no text that climbs; so does what it covers, which has one.
     return glob_covers(what, other)
 
