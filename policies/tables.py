@@ -48,6 +48,10 @@ class Table:
         self._lines = lines
         self._place = place
 
+    def __contains__(self, key: str) -> bool:
+        """Whether a key is there, whatever its value."""
+        return key in self._values
+
     @property
     def source(self) -> str:
         """Where the table begins: `policy.toml:12`."""

@@ -5,6 +5,7 @@
     because     the words of `why` ◀─ stands (how a call stands)
     demo*       an agent repairs a project, from recorded answers of a model
     plans       a plan from a file: foreseen, run, and taken up again
+    policy_*    policies, examples and calls that `policy` is given
     resuming    the function that a run names, found and called
     journals    which file is meant, and what is read from it
     shown       a run as data (`--json`) ─▶ tree; its times from moments

@@ -19,6 +19,7 @@ from laneway.engine.cli.commands import housekeeping
 from laneway.engine.cli.commands.compare import compare_
 from laneway.engine.cli.commands.export import export
 from laneway.engine.cli.commands.fork import fork_
+from laneway.engine.cli.commands.policy import policy_app
 from laneway.engine.cli.commands.replay import replay_
 from laneway.engine.cli.commands.settle import settle
 from laneway.engine.cli.commands.verify import verify_
@@ -308,6 +309,7 @@ app.command("compact")(housekeeping.compact)
 app.command("prune")(housekeeping.prune)
 app.command("vacuum")(housekeeping.vacuum)
 app.command("backup")(housekeeping.backup)
+app.add_typer(policy_app, name="policy")
 
 
 def observed(store: JournalStore, terminal: Terminal, folder: str) -> JournalStore:
