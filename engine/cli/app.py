@@ -20,6 +20,7 @@ from laneway.engine.cli.commands.compare import compare_
 from laneway.engine.cli.commands.export import export
 from laneway.engine.cli.commands.fork import fork_
 from laneway.engine.cli.commands.replay import replay_
+from laneway.engine.cli.commands.report import report_
 from laneway.engine.cli.commands.settle import settle
 from laneway.engine.cli.commands.verify import verify_
 from laneway.engine.cli.commands.why import why
@@ -303,6 +304,7 @@ app.command("replay")(replay_)
 app.command("fork")(fork_)
 app.command("compare")(compare_)
 app.command("why")(why)
+app.command("report")(report_)
 app.command("export")(export)
 app.command("compact")(housekeeping.compact)
 app.command("prune")(housekeeping.prune)
