@@ -17,17 +17,19 @@ from laneway import (
     Rule,
     Run,
     State,
-    ToolContext,
+    Tool,
     tool,
 )
 from laneway.engine.modes import mode_of
+from laneway.engine.nesting import inside
 from laneway.errors import PolicyError
 from laneway.facts import ApprovalAsked, CallStarted, ModeChanged, RunOpened
+from laneway.ids import RunId
 from laneway.journal.fold import fold
 from laneway.lanes.shell import shell_claims, shell_effect
 from laneway.policies.modes import BUILD, PLAN, Mode, at_most
 from laneway.testing.scripted import Do, Log, Raise, Return, Sleep, Stage
-from laneway.testing.theatre import RUN, Theatre, codes, failure, plan, states
+from laneway.testing.theatre import RUN, Theatre, codes, failure, plan, states, values
 
 ASKING = Policy(modes=[Mode("careful", frozenset({Effect.PURE, Effect.READ}), Decision.ASK)])
 GONE = ConnectionResetError("gone")
@@ -39,7 +41,7 @@ async def soon() -> None:
 
 def edits(stage: Stage, seconds: float = 10, **declared: Any) -> Any:
     """A writer, one at a time over all files."""
-    given = {"effect": Effect.WRITE, "claims": ["lane:w"], **declared}
+    given: dict[str, Any] = {"effect": Effect.WRITE, "claims": ["lane:w"], **declared}
     return stage.tool("edit", Sleep(seconds), Log("edit {n}"), Return("done"), **given)
 
 
@@ -402,16 +404,14 @@ def test_followers_of_a_call_that_is_asked_about_are_asked_about_themselves() ->
 # Runs within calls
 
 
-def nesting(stage: Stage, mode: str | None = None) -> Any:
-    """A tool that writes through a run of its own, which it opens in a mode of its choice."""
+def nesting() -> Tool[..., Any]:
+    """A tool that writes through a run of its own, which it opens in mode build."""
 
     @tool(effect=Effect.READ, claims=["lane:outer"], timeout=100)
-    async def outer(context: ToolContext) -> Any:
-        if mode is None:
-            await asyncio.sleep(5)
-            return (await context.try_invoke("edit", n=1)).code  # type: ignore[union-attr]
-        services = context.nest._call.scheduler.services  # type: ignore[union-attr]
-        async with services.open_run("child", mode=mode) as child:
+    async def outer() -> Any:
+        call = inside.get()
+        assert call is not None
+        async with call.scheduler.services.open_run("child", mode="build") as child:
             await asyncio.sleep(5)
             turn = await child.submit(three())
             return [child.mode, *sorted({str(one.state) for one in turn.calls})]
@@ -421,21 +421,21 @@ def nesting(stage: Stage, mode: str | None = None) -> Any:
 
 def test_a_run_within_a_call_gets_at_most_the_mode_of_the_run_above_it() -> None:
     stage = Stage()
-    theatre = Theatre(stage, edits(stage, 0), nesting(stage, "build"))
+    theatre = Theatre(stage, edits(stage, 0), nesting())
 
     turn = theatre.enter(
         lambda run: run.submit(plan({"id": "o", "tool": "outer"})), run={"mode": "plan"}
     )
 
-    assert turn.outcomes["o"].value == ["plan", "DENIED"]  # type: ignore[union-attr]
-    opened = theatre.journal.facts["child"][0].fact  # type: ignore[index]
+    assert values(turn)["o"] == ["plan", "DENIED"]
+    opened = theatre.journal.facts[RunId("child")][0].fact
     assert isinstance(opened, RunOpened)
     assert opened.mode == "plan"
 
 
 def test_a_change_above_reaches_the_calls_below_that_have_not_started() -> None:
     stage = Stage()
-    theatre = Theatre(stage, edits(stage), nesting(stage, "build"))
+    theatre = Theatre(stage, edits(stage), nesting())
 
     async def host(run: Run) -> Any:
         turn = await run.submit(plan({"id": "o", "tool": "outer"}), wait=False)
@@ -446,14 +446,14 @@ def test_a_change_above_reaches_the_calls_below_that_have_not_started() -> None:
 
     turn = theatre.enter(host)
 
-    assert turn.outcomes["o"].value == ["build", "DENIED", "SUCCEEDED"]  # type: ignore[union-attr]
+    assert values(turn)["o"] == ["build", "DENIED", "SUCCEEDED"]
     assert stage.log == ["edit a"]
 
 
 def test_a_call_within_a_call_is_judged_in_the_mode_that_the_run_above_has_by_then() -> None:
     stage = Stage()
     policy = Policy(modes=[Mode("odd", frozenset({Effect.READ, Effect.PURE, Effect.EXTERNAL}))])
-    theatre = Theatre(stage, edits(stage, 0), nesting(stage, "build"), policy=policy)
+    theatre = Theatre(stage, edits(stage, 0), nesting(), policy=policy)
 
     async def host(run: Run) -> Any:
         turn = await run.submit(plan({"id": "o", "tool": "outer"}), wait=False)
@@ -464,7 +464,7 @@ def test_a_call_within_a_call_is_judged_in_the_mode_that_the_run_above_has_by_th
 
     turn = theatre.enter(host)
 
-    assert turn.outcomes["o"].value == ["build", "DENIED"]  # type: ignore[union-attr]
+    assert values(turn)["o"] == ["build", "DENIED"]
     assert stage.log == []
 
 

@@ -267,18 +267,18 @@ def test_an_answer_without_calls_completes_a_run_without_a_fact_and_the_next_mes
 ):
     theatre = theatre_of()
 
-    async def host(run: Run) -> None:
-        assert run.stop_reason is None
+    async def host(run: Run) -> list[StopReason | None]:
+        found = [run.stop_reason]
         await run.submit(plan({"id": "a", "tool": "look"}))
-        assert run.stop_reason is None
+        found.append(run.stop_reason)
         await run.submit(NOTHING_MORE)
-        assert run.stop_reason is R.COMPLETED
+        found.append(run.stop_reason)
         await run.say("and then?")
-        assert run.stop_reason is None
+        found.append(run.stop_reason)
         await run.submit(NOTHING_MORE)
+        return found
 
-    theatre.enter(host)
-
+    assert theatre.enter(host) == [None, None, R.COMPLETED, None]
     assert view_of(theatre).stop_reason is R.COMPLETED
     assert theatre.kept(RunStopped) == []
 
