@@ -14,7 +14,7 @@ from laneway.engine.step import Step
 from laneway.errors import UsageError
 from laneway.facts import Fact, RunReopened, RunStopped
 from laneway.outcomes import Code, Ended, StopReason
-from laneway.policies.stopping import STOPS, Open, Stop, Through, refusal, stands
+from laneway.policies.stopping import STOPS, Open, Stop, Through, refusal, stands, stopped_text
 from laneway.states import State
 
 if TYPE_CHECKING:
@@ -71,11 +71,10 @@ def enforce(scheduler: "Scheduler", turn: LiveTurn) -> None:
     stopped = scheduler.stopped
     assert stopped is not None
     rule = STOPS[stopped.reason]
-    about = f": {stopped.detail}" if stopped.detail else ""
     told = Told(
         state=State.CANCELLED,
         code=stopped.code or Code.CANCELLED,
-        message=f"The call was cancelled, because the run has stopped ({stopped.reason}){about}.",
+        message="The call was cancelled, because " + stopped_text(stopped.reason, stopped.detail),
     )
     for call in turn.calls:
         if call.state is State.UNCERTAIN and rule.unstarted is Open.END:

@@ -150,14 +150,21 @@ def how_it_goes_on(reason: StopReason, /) -> str:
 
 def refusal(reason: StopReason, detail: str, code: Code, /) -> Failure:
     """Word why a call is not run that was asked for when the run had stopped."""
-    about = f": {detail}" if detail else ""
     return Failure(
         code=code,
-        message=f"Not started, because the run has stopped ({reason}){about}.",
+        message=f"Not started, because {stopped_text(reason, detail)}",
         hint=(
             "Ask for no more calls: say what you have found out, and what is left to be done. The "
             f"run goes on through {how_it_goes_on(reason)}."
         ),
+    )
+
+
+def stopped_text(reason: StopReason, detail: str, /) -> str:
+    """Say that a run has stopped, as the rest of a sentence."""
+    about = f": {detail}" if detail else ""
+    return f"the run has stopped ({reason}){about}" + (
+        "" if about.endswith(("?", "!", ".")) else "."
     )
 
 

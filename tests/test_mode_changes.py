@@ -370,6 +370,45 @@ def test_a_mode_may_change_while_a_left_turn_waits_to_be_taken_up() -> None:
     assert states(turn)["c"] is State.SUCCEEDED
 
 
+def test_a_left_call_whose_tool_is_gone_ends_when_it_is_taken_up_whatever_the_mode() -> None:
+    stage = Stage()
+    theatre = Theatre(stage, edits(stage), policy=ASKING)
+
+    async def leaves(run: Run) -> None:
+        await run.submit(three(), wait=False)
+
+    theatre.enter(leaves, run={"mode": "careful"})
+    theatre.tools = ()
+
+    async def goes_on(run: Run) -> Any:
+        await run.set_mode("plan")
+        await run.cancel()
+        return await run.finish()
+
+    turn = theatre.enter(goes_on)
+
+    assert set(states(turn).values()) == {State.CANCELLED}
+
+
+def test_nobody_is_asked_in_a_turn_that_is_being_closed() -> None:
+    stage = Stage()
+    theatre = Theatre(stage, edits(stage), policy=ASKING)
+
+    async def host(run: Run) -> Any:
+        turn = await run.submit(three(), wait=False)
+        await soon()
+        closing = asyncio.create_task(turn.close())
+        await asyncio.sleep(0)
+        await run.set_mode("careful")
+        await closing
+        return turn
+
+    turn = theatre.enter(host)
+
+    assert states(turn) == {"a": State.SUCCEEDED, "b": State.CANCELLED, "c": State.CANCELLED}
+    assert "closed before a human answered" in failure(turn, "b").message
+
+
 def test_followers_of_a_call_that_is_asked_about_are_asked_about_themselves() -> None:
     stage = Stage()
     tools = [

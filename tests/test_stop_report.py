@@ -167,6 +167,30 @@ def test_a_report_of_a_run_that_goes_on_says_what_each_open_call_waits_for() -> 
     assert [one.open for one in told.approvals] == [True, True]
 
 
+def test_a_report_says_of_calls_that_are_queued_or_between_attempts_what_they_wait_for() -> None:
+    stage = Stage()
+    theatre = Theatre(
+        stage,
+        stage.tool("hold", Sleep(9), effect=Effect.WRITE, claims=["lane:w"]),
+        stage.tool("shaky", Raise(ConnectionResetError("x")), effect=Effect.READ, retries=3),
+    )
+
+    async def host(run: Run) -> StopReport:
+        await run.submit(
+            plan(*({"id": n, "tool": n[:-1]} for n in ("hold1", "hold2", "shaky1"))), wait=False
+        )
+        await asyncio.sleep(0.1)
+        return run.report()
+
+    told = theatre.enter(host)
+
+    assert [one.why for one in told.unfinished] == [
+        "its body has been entered, and has not ended",
+        "waits for its lanes",
+        "waits for its next attempt",
+    ]
+
+
 def test_a_report_after_a_crash_is_that_of_the_live_run() -> None:
     theatre = theatre_of()
 

@@ -1,6 +1,9 @@
 """A run stops and goes on: what becomes of its calls, by reason; and what lets it go on again."""
 
 import asyncio
+import re
+from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 import pytest
@@ -33,6 +36,7 @@ from laneway.policies.stopping import (
     reason_named,
     refusal,
     stands,
+    stopped_text,
 )
 from laneway.testing.scripted import Log, Raise, Return, Sleep, Stage
 from laneway.testing.theatre import RUN, Theatre, codes, failure, plan, states
@@ -573,6 +577,44 @@ def test_a_reserve_that_holds_no_summary_is_refused(turns: int, tokens: int) -> 
 
 
 # The table
+
+
+def test_the_table_of_the_docs_is_that_of_the_code() -> None:
+    text = (Path(__file__).parent.parent / "docs" / "stopping.md").read_text(encoding="utf-8")
+    rows = [line.strip("| \n").split(" | ") for line in text.splitlines()]
+    told = {row[0]: row[1:] for row in rows if row[0] in StopReason.__members__}
+
+    assert told == {
+        str(reason): [
+            str(stop.unstarted),
+            str(stop.running),
+            str(stop.asking),
+            "run: the answer reopens it" if stop.code is None else str(stop.code),
+            ", ".join(way for way in Through if way in stop.reopened),
+        ]
+        for reason, stop in STOPS.items()
+    }
+
+
+def test_the_python_of_the_docs_runs() -> None:
+    text = (Path(__file__).parent.parent / "docs" / "stopping.md").read_text(encoding="utf-8")
+    code = "\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
+    theatre = theatre_of()
+
+    async def host(run: Run) -> None:
+        given: dict[str, Any] = {"run": run, "tools": []}
+        exec(f"async def example():\n{indent(code, '    ')}", given)  # noqa: S102 - our own page
+        await given["example"]()
+
+    theatre.enter(host)
+
+    assert [one.reason for one in theatre.kept(RunStopped)] == [R.NEEDS_USER_INPUT]
+    assert theatre.kept(RunReopened) == [RunReopened(through="say")]
+
+
+@pytest.mark.parametrize(("detail", "told"), [("", ")."), ("why?", "): why?"), ("so", "): so.")])
+def test_what_is_told_of_a_stop_ends_with_one_mark(detail: str, told: str) -> None:
+    assert stopped_text(R.FAILED, detail) == f"the run has stopped (FAILED{told}"
 
 
 def test_every_reason_says_all_that_there_is_to_say() -> None:
