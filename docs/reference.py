@@ -26,7 +26,7 @@ PAGE = Path(__file__).with_name("reference.md")
 GROUPS: dict[str, tuple[Any, ...]] = {
     "The engine": (laneway.Engine, laneway.Limits, laneway.Status),
     "A run and its turns": (laneway.Run, laneway.Turn, CallView, ApprovalView),
-    "Looking": (Explanation, Wait, Preview),
+    "Looking": (Explanation, Wait, Preview, laneway.StopReport),
     "Tools": (
         laneway.tool,
         laneway.Tool,
@@ -38,7 +38,7 @@ GROUPS: dict[str, tuple[Any, ...]] = {
     ),
     "What a tool raises": (laneway.ToolFailed, laneway.NestedCallFailed),
     "Lanes": (laneway.Lane, laneway.Rate, Lanes, laneway.LaneStatus, laneway.Claim),
-    "Policies": (laneway.Policy, laneway.Rule, laneway.Unattended),
+    "Policies": (laneway.Policy, laneway.Rule, laneway.Unattended, laneway.Reserve),
     "Outcomes": (laneway.Success, laneway.Failure, laneway.Outcome),
     "Words": (
         laneway.Access,
@@ -47,6 +47,7 @@ GROUPS: dict[str, tuple[Any, ...]] = {
         laneway.Effect,
         laneway.Happened,
         laneway.State,
+        laneway.StopReason,
     ),
     "Errors": (laneway.LanewayError,),
 }

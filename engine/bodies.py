@@ -262,7 +262,7 @@ class Bodies:
                 chance=random.random(),  # noqa: S311 - jitter, not a secret
             )
         )
-        if isinstance(decision, GiveUp) or self.scheduler.leaving:
+        if isinstance(decision, GiveUp) or self.scheduler.leaving or self.scheduler.halted:
             return False
         call.move(State.BACKING_OFF)
         step.facts.append(

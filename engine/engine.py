@@ -40,6 +40,7 @@ from laneway.lanes.priorities import PRIORITY_HINT, is_priority
 from laneway.lanes.statistics import LaneStatus
 from laneway.lanes.table import LaneTable
 from laneway.policies.layers import AnyPolicy, OnePolicy, policy_of
+from laneway.policies.stopping import Reserve
 from laneway.policies.unattended import Unattended
 
 
@@ -79,6 +80,7 @@ class Engine:
         limits: Limits | None = None,
         durability: Literal["full", "relaxed"] = "full",
         approval_order: Literal["keep", "overtake"] = "keep",
+        last_summary: Reserve | None = None,
         clock: Callable[[], Clock] = LoopClock,
     ) -> None:
         """Put an engine together; nothing is opened yet.
@@ -103,6 +105,8 @@ class Engine:
             durability: `relaxed` enters pure and read calls before their start is durable.
             approval_order: `overtake` lets calls pass that merely conflict with one that waits
                 for a human; `keep` holds to the order of the request.
+            last_summary: what is kept back of the budgets of a run, so that the model can still
+                sum up when they are used up (docs/stopping.md).
             clock: makes the clock, inside the event loop; for tests.
 
         Raises:
@@ -124,6 +128,7 @@ class Engine:
         self._limits = limits or Limits()
         self._durability = durability
         self._overtake = approval_order == "overtake"
+        self._reserve = last_summary
         self._clock = clock
         self._services: Services | None = None
         self._schedulers: set[Scheduler] = set()
@@ -165,6 +170,7 @@ class Engine:
             limits=self._limits,
             relaxed=self._durability == "relaxed",
             overtake=self._overtake,
+            reserve=self._reserve,
             open_run=self.run,
         )
         services.controls = Lanes(services, self._lanes, self._note)

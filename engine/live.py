@@ -77,6 +77,9 @@ class LiveCall(msgspec.Struct, eq=False, kw_only=True):
     gave_up_thread: bool = False
     rule: str = ""
     approval: ApprovalId | None = None
+    """The question about it that is open, or was answered with yes."""
+    asked: int = 0
+    """How many questions have been asked about it."""
     plan: "LivePlan | None" = None
     """What it holds, if it is the call of a plan: it only gathers what those calls come to."""
     part_of: "LivePlan | None" = None

@@ -60,7 +60,9 @@ def _open(scheduler: "Scheduler", *, nested: bool) -> list[Open]:
             NestedApprovalView(one.asked, one.answer, run=view.run) if nested else one,
         )
         for one in view.approvals.values()
-        if one.answer is None and view.calls[one.asked.call].state is State.AWAITING_APPROVAL
+        if one.answer is None
+        and view.calls[one.asked.call].state is State.AWAITING_APPROVAL
+        and view.calls[one.asked.call].approval is one
     ]
     calls = () if scheduler.turn is None else scheduler.turn.calls
     for call in calls:

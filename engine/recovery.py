@@ -159,6 +159,9 @@ def _revive_call(view: CallView, turn: LiveTurn, scheduler: "Scheduler") -> Live
         cleared=view.cleared,
         rule=view.rule,
     )
+    approvals = scheduler.log.view.approvals
+    if approvals:
+        call.asked = sum(one.asked.call == view.id for one in approvals.values())
     if view.approval is not None:
         call.approval = view.approval.id
         left = view.approval.asked.expires_wall - services.clock.wall()

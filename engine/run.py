@@ -12,6 +12,7 @@ from laneway.engine.failures import WITHDRAWN, Told, cancelled
 from laneway.engine.holdovers import end_holdovers, hold_for
 from laneway.engine.leftovers import end_left, is_over
 from laneway.engine.live import LiveCall, LiveTurn
+from laneway.engine.modes import change_mode, mode_of
 from laneway.engine.nesting import holder, note_child
 from laneway.engine.plain import whole_text
 from laneway.engine.providers import parse
@@ -20,6 +21,7 @@ from laneway.engine.providers.say import said_by_host
 from laneway.engine.questions import open_questions, question_named
 from laneway.engine.recovery import found_out, revive
 from laneway.engine.repeated import see_that_same
+from laneway.engine.reporting import StopReport, report
 from laneway.engine.scheduler import SLICE, Scheduler
 from laneway.engine.sealing import see_no_secret
 from laneway.engine.secrets.alike import alike
@@ -34,6 +36,13 @@ from laneway.engine.settling import (
 )
 from laneway.engine.showing import definitions
 from laneway.engine.step import bound_digest, may_run_again
+from laneway.engine.stopping import (
+    carry_out,
+    is_of_user,
+    reopened,
+    reopening,
+    see_that_named,
+)
 from laneway.engine.turn import Turn, asked_for, conversation, open_names
 from laneway.errors import (
     EngineBusyError,
@@ -51,9 +60,10 @@ from laneway.ids import RunId
 from laneway.journal.fold import ApprovalView, CallView, RunView, TurnView, fold
 from laneway.journal.lease import this_driver
 from laneway.journal.writer import RunLog
-from laneway.outcomes import Failure
+from laneway.outcomes import Failure, StopReason
 from laneway.policies.approvals import Standing, standing
 from laneway.policies.layers import OnePolicy, with_run_layer
+from laneway.policies.stopping import Through, reason_named
 from laneway.states import State
 
 if TYPE_CHECKING:
@@ -124,13 +134,13 @@ class Run:
     async def _take_up(self, log: RunLog, rows: Sequence[Row]) -> None:
         services = self._engine.services
         view = log.view
-        mode = self._mode or view.mode
-        above = holder(services)
-        broader = services.policy if above is None else above.scheduler.policy
-        policy = with_run_layer(broader, self._policy)
-        policy.mode(mode)
         opening: list[Fact]
         nested = note_child(self._name, services)
+        within = holder(services) if nested else None
+        above = None if within is None else within.scheduler
+        broader = services.policy if above is None else above.policy
+        policy = with_run_layer(broader, self._policy)
+        mode = mode_of(self._mode or (view.mode if view.seq else ""), above, policy)
         # What a run within a call is driven with is in the run of that call.
         setting = None if nested else judged_by(services.setting, policy)
         ended, stuck = await end_holdovers(view, rows, services)
@@ -165,6 +175,7 @@ class Run:
             serial=not self._parallel,
             priority=self._priority,
             policy=policy,
+            above=above,
         )
         for one in stuck:
             hold_for(one, scheduler)
@@ -207,6 +218,19 @@ class Run:
     def view(self) -> RunView:
         """The state of the run, folded from the facts that have been kept so far."""
         return self._entered.log.view
+
+    @property
+    def mode(self) -> str:
+        """The agent mode that policies see: `build`, `plan`, or one of the policy's own."""
+        return self._entered.mode
+
+    @property
+    def stop_reason(self) -> StopReason | None:
+        """Why the run goes on no more by itself; None while it does.
+
+        COMPLETED by itself where the model's last answer asked for nothing.
+        """
+        return self.view.stop_reason
 
     @property
     def changes(self) -> tuple[str, ...]:
@@ -357,6 +381,8 @@ class Run:
     async def say(self, message: str | Mapping[str, Any]) -> list[dict[str, Any]]:
         """Put a message of the host's into the conversation, durably.
 
+        A message of the user's lets a run go on that stands still until there is one.
+
         Args:
             message: a text of the user's, or a message in the provider's form.
 
@@ -368,7 +394,13 @@ class Run:
         """
         scheduler = self._live
         told = whole_text(message) if isinstance(message, str) else said_by_host(message)
-        await scheduler.services.journal.keep(scheduler.log, [MessageSaid(message=told)])
+        said: list[Fact] = [MessageSaid(message=told)]
+        if scheduler.stopped is not None and is_of_user(told):
+            carry_out(scheduler)
+            said += reopening(scheduler, Through.SAY)
+        await scheduler.services.journal.keep(scheduler.log, said)
+        if len(said) > 1:
+            reopened(scheduler)
         return self.history()
 
     async def note(self, note: Any) -> None:
@@ -383,6 +415,69 @@ class Run:
         scheduler = self._live
         said = HostNoted(note=as_json(note, "a note"))
         await scheduler.services.journal.keep(scheduler.log, [said])
+
+    async def set_mode(self, mode: str, *, by: str = "") -> None:
+        """Put the run into another mode, durably; its calls that have not started are judged anew.
+
+        One that the mode denies ends; one that it has asked about leaves its queue and waits for
+        the answer; one that waited for an answer that nobody wants any more goes on. What runs goes
+        on. Runs within the calls of this one do no more than this one may; one that is within a
+        call itself gets no wider mode than the run above it has.
+
+        Args:
+            mode: `build`, `plan`, or one of the policy's own.
+            by: who says so.
+
+        Raises:
+            PolicyError: there is no such mode; nothing was changed.
+        """
+        scheduler = self._live
+        change_mode(scheduler, mode, by=whole_text(by))
+        await scheduler.kept()
+
+    async def stop(self, reason: StopReason | str, detail: str = "", *, by: str = "") -> None:
+        """Let the run go on no more by itself, durably; docs/stopping.md says what that means.
+
+        What has not started ends at once, but where a budget has ended; for CANCELLED and FAILED
+        what runs is told to stop, too. `await run.finish()` waits for it. Of two stops the heavier
+        stands (COMPLETED, NEEDS_USER_INPUT, BUDGET_EXCEEDED, then CANCELLED and FAILED), of two of
+        one weight the first.
+
+        Args:
+            reason: why.
+            detail: a sentence, for the user and for the model.
+            by: who says so.
+
+        Raises:
+            UsageError: there is no such reason.
+        """
+        scheduler = self._live
+        scheduler.stop(reason_named(reason), whole_text(detail), by=whole_text(by))
+        carry_out(scheduler)
+        await scheduler.kept()
+
+    async def resume(self, *, by: str = "") -> None:
+        """Let the run go on that was stopped, durably; nothing happens to one that was not.
+
+        Where a budget has ended that is no larger by now, it ends again.
+
+        Args:
+            by: who says so; must be given where the run was CANCELLED or has FAILED.
+
+        Raises:
+            UsageError: nobody says so, and somebody has to.
+        """
+        scheduler = self._live
+        see_that_named(scheduler, by)
+        scheduler.go_on(Through.RESUME, whole_text(by))
+        await scheduler.kept()
+
+    def report(self) -> StopReport:
+        """Say where the run stands and why: what is confirmed, what is unfinished, what was used.
+
+        Made from the facts that have been kept so far, without asking a model.
+        """
+        return report(self.view)
 
     async def approve(self, name: str, *, by: str = "", reason: str = "") -> None:
         """Let a call run that waits for a human.

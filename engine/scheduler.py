@@ -29,13 +29,15 @@ from laneway.engine.sealing import secrets_of
 from laneway.engine.seats import seats_of
 from laneway.engine.services import Services
 from laneway.engine.step import Step
+from laneway.engine.stopping import carry_out, ends_unstarted, enforce, go_on, meet, stop
 from laneway.errors import EngineClosedError, EngineFaultError, JournalError, LanewayError
 from laneway.facts import ApprovalAnswered
 from laneway.journal.fold import CallView
 from laneway.journal.writer import RunLog
 from laneway.lanes.requests import Request
-from laneway.outcomes import Failure, Outcome
+from laneway.outcomes import Code, Failure, Outcome, StopReason
 from laneway.policies.rules import Policy
+from laneway.policies.stopping import Through
 from laneway.states import State
 
 T = TypeVar("T")
@@ -60,6 +62,7 @@ class Scheduler:
         serial: bool = False,
         priority: int = 0,
         policy: Policy | None = None,
+        above: "Scheduler | None" = None,
     ) -> None:
         """Go on after the facts of `log`.
 
@@ -71,6 +74,7 @@ class Scheduler:
             serial: whether every call has the run alone.
             priority: of its calls where they wait for lanes, beside the tool's own.
             policy: what judges its calls; the engine's if None.
+            above: of the run whose call's body this run is part of, if it is.
         """
         self.services = services
         self.policy = services.policy if policy is None else policy
@@ -82,6 +86,13 @@ class Scheduler:
         """Of the run; None if nothing in it is secret."""
         self.serial = serial
         self.priority = priority
+        self.above = above
+        self.stopped = log.view.stopped
+        """How the run was stopped, a commit ahead of the facts."""
+        self.halted = self.stopped is not None and ends_unstarted(self.stopped)
+        """It was stopped so that nothing of it is started any more."""
+        self.stop_due = False
+        """It was stopped by a step that is not done yet; what that means for calls comes next."""
         self.beside_in_run = beside(log.view.run)
         self.alone_in_run = alone(log.view.run)
         self.earlier: dict[str, CallView] = {}
@@ -118,7 +129,7 @@ class Scheduler:
         refusal = self._nest(turn) or self.refusal
         self._limit(turn)
         step = Step(self)
-        step.facts.append(admission.opening)
+        step.facts += (*meet(self, admission), admission.opening)
         try:
             for at, ended in admission.faults.items():
                 if turn.calls[at].outcome is None:
@@ -168,6 +179,8 @@ class Scheduler:
         turn.context = contextvars.copy_context()
         turn.parked = False
         refusal = self._nest(turn)
+        if self.stopped is not None:
+            enforce(self, turn)
         found = [(call, call.state) for call in turn.calls if call.outcome is None]
         step = Step(self)
         if refusal is None and not self._begins_nothing:
@@ -245,6 +258,27 @@ class Scheduler:
             self.services.controls.call_in(self)
         if self.turn is not None:
             self.cancel(self.turn.calls, told)
+
+    def stop(
+        self, reason: StopReason, detail: str = "", *, by: str = "", code: Code | None = None
+    ) -> bool:
+        """Let the run go on no more by itself; may be called in the middle of a step.
+
+        Args:
+            reason: why; `policies.stopping.STOPS` says what becomes of calls.
+            detail: for the user and the model, a sentence.
+            by: who says so; empty for the engine itself.
+            code: of calls that are refused meanwhile, if not that of the reason.
+
+        Returns:
+            Whether it stands: not where the run was stopped before, for a reason of at least that
+            weight.
+        """
+        return stop(self, reason, detail, by=by, code=code)
+
+    def go_on(self, through: Through, by: str = "") -> bool:
+        """Let a run go on that has stopped, if this lets it; say whether it does."""
+        return go_on(self, through, by)
 
     def answer(self, call: LiveCall, answered: ApprovalAnswered) -> None:
         """A human answered the question that a call waits for."""
@@ -482,6 +516,8 @@ class Scheduler:
             elif step.facts:
                 self.services.journal.post(self.log, step.facts)
         self._hand_over(step)
+        if self.stop_due:
+            carry_out(self)
 
     def _start_early(self, step: Step) -> None:
         """In the weaker mode, what changes nothing is entered before its start is durable."""

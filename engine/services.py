@@ -18,6 +18,7 @@ from laneway.lanes.lane import Joined
 from laneway.lanes.names import Names
 from laneway.lanes.table import LaneTable
 from laneway.policies.rules import Policy
+from laneway.policies.stopping import Reserve
 from laneway.policies.unattended import Unattended
 
 if TYPE_CHECKING:
@@ -112,5 +113,7 @@ class Services:
     """Permits of bodies that are over, held for nested calls that have not stopped."""
     flights: "dict[Key, Flight]" = field(default_factory=dict["Key", "Flight"])
     """Pure calls that others may join, by what makes them the same."""
+    reserve: Reserve | None = None
+    """What is kept back of budgets for a last summary."""
     overtake: bool
     """A call that waits for a human holds up only what needs it, not what conflicts with it."""

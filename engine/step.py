@@ -109,6 +109,8 @@ class Step:
 
     def consider(self, call: LiveCall) -> None:
         """Nothing that the call depends on is open: complete and judge it."""
+        if self.scheduler.halted and call.plan is None:
+            return  # The stop of the run, which is on its way, ends it.
         if call.checked is None:
             failure = self.scheduler.complete(call)
             if failure is not None:
@@ -165,20 +167,24 @@ class Step:
         """
         if call.plan is not None:
             return GATHERS
-        verdict = self._verdict(call)
+        verdict = self._verdict(call, self.scheduler.mode)
         if call.part_of is not None:
-            held = self._verdict(call.part_of.call)
-            return max(verdict, held, key=lambda one: _SEVERITY.index(one.decision))
+            verdict = harder(verdict, self._verdict(call.part_of.call, self.scheduler.mode))
+        if self.scheduler.above is not None:
+            for mode in modes_above(self.scheduler):
+                verdict = harder(verdict, self._verdict(call, mode))
+                if call.part_of is not None:
+                    verdict = harder(verdict, self._verdict(call.part_of.call, mode))
         return verdict
 
-    def _verdict(self, call: LiveCall) -> Verdict:
+    def _verdict(self, call: LiveCall, mode: str) -> Verdict:
         assert call.tool is not None
         spec = call.tool.spec
         question = Question(
             tool=spec.name,
             arguments=call.arguments,
             effect=call.tool.effect_of(call.arguments) if spec.effect_of else spec.effect,
-            mode=self.scheduler.mode,
+            mode=mode,
             claims=call.claims,
             declared=spec.declared,
             asks=spec.approval,
@@ -204,12 +210,13 @@ class Step:
 
     def _ask(self, call: LiveCall, verdict: Verdict) -> None:
         """Put the question to a human; the call holds nothing meanwhile."""
+        call.turn.active += call.state is State.PENDING
         call.move(State.AWAITING_APPROVAL)
-        call.turn.active += 1
         call.turn.humans += 1
         clock = self.services.clock
         seconds = self.services.limits.approval_seconds
-        call.approval = approval_id(call.id, 1)
+        call.asked += 1
+        call.approval = approval_id(call.id, call.asked)
         self.facts.append(
             ApprovalAsked(
                 call=call.id,
@@ -226,6 +233,13 @@ class Step:
             self.services.deadlines.watch(call)
         if self.services.overtake:
             self._let_pass(call)
+
+    def ask_instead(self, call: LiveCall, verdict: Verdict) -> None:
+        """A queued call has to be asked about by now: it leaves its queues."""
+        self.give_back(call)
+        if call.flight is not None:
+            self._land(call)
+        self._ask(call, verdict)
 
     def _let_pass(self, call: LiveCall) -> None:
         """Free what merely conflicts with a call that waits for a human."""
@@ -589,6 +603,25 @@ class Step:
 
 GATHERS = Verdict(Decision.ALLOW, "plan", "each call of the plan is judged on its own")
 _SEVERITY = (Decision.ALLOW, Decision.ASK, Decision.DENY)
+
+
+def harder(one: Verdict, other: Verdict) -> Verdict:
+    """Deny beats ask, and ask beats allow; of two that say the same, the first."""
+    return max(one, other, key=lambda verdict: _SEVERITY.index(verdict.decision))
+
+
+def modes_above(scheduler: "Scheduler") -> list[str]:
+    """The modes of the runs above one, as far as they are others than its own, the nearest first.
+
+    A run within a call may do nothing that any of these forbids, whatever its own mode is.
+    """
+    found: dict[str, None] = {}
+    above = scheduler.above
+    while above is not None:
+        found[above.mode] = None
+        above = above.above
+    found.pop(scheduler.mode, None)
+    return list(found)
 
 
 def may_run_again(call: LiveCall) -> bool:

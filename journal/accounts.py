@@ -39,6 +39,8 @@ def why_run(time: Timeline) -> RunAnswer:
         forked_from=view.forked.source if view.forked is not None else None,
         forked_at=view.forked.seq if view.forked is not None else 0,
         standing=_standing(time),
+        stopped=view.stop_reason or "",
+        stopped_because=view.stopped.detail if view.stopped is not None else "",
         open_turn=turn.number if turn is not None else None,
         spent=_spent(time),
         states=dict(Counter(str(course.view.state) for course in courses)),

@@ -245,6 +245,9 @@ class RunAnswer(msgspec.Struct, frozen=True, kw_only=True):
     standing: str
     """`empty`: no turn yet; `open`: a turn has not ended; `answered`: the model's last answer asked
     for nothing; `done`: all that was asked for has ended, and no other answer came."""
+    stopped: str
+    """Why it goes on no more by itself: the reason, or empty while it does."""
+    stopped_because: str
     open_turn: int | None
     spent: Spent
     states: dict[str, int]

@@ -29,10 +29,13 @@ from laneway.facts import (
     LaneChanged,
     LossAccepted,
     MessageSaid,
+    ModeChanged,
     ProcessStarted,
     Row,
     RunForked,
     RunOpened,
+    RunReopened,
+    RunStopped,
     RunTaken,
     TaskEnded,
     TaskStarted,
@@ -105,7 +108,17 @@ def _stream(fact: Fact) -> Stream:
             return "reservation", name
         case LaneChanged(lane=lane):
             return "lane", lane
-        case MessageSaid() | LossAccepted() | RunOpened() | RunTaken() | RunForked() | HostNoted():
+        case (
+            MessageSaid()
+            | LossAccepted()
+            | RunOpened()
+            | RunTaken()
+            | RunForked()
+            | RunStopped()
+            | RunReopened()
+            | ModeChanged()
+            | HostNoted()
+        ):
             return "run", ""
         case _:
             return "call", fact.call

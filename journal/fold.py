@@ -35,10 +35,13 @@ from laneway.facts import (
     LaneChanged,
     LossAccepted,
     MessageSaid,
+    ModeChanged,
     ProcessStarted,
     Row,
     RunForked,
     RunOpened,
+    RunReopened,
+    RunStopped,
     RunTaken,
     Setting,
     TaskEnded,
@@ -47,7 +50,7 @@ from laneway.facts import (
     TurnSubmitted,
 )
 from laneway.ids import ApprovalId, CallId, RunId
-from laneway.outcomes import Outcome, succeeded
+from laneway.outcomes import Outcome, StopReason, succeeded
 from laneway.states import ENDED, State, move
 
 SeldomFact = (
@@ -65,6 +68,9 @@ RunFact = (
     | RunForked
     | LossAccepted
     | HostNoted
+    | ModeChanged
+    | RunStopped
+    | RunReopened
     | LaneChanged
     | BudgetReserved
     | BudgetSettled
@@ -111,6 +117,10 @@ class CallView(msgspec.Struct, eq=False):
     """The process groups that its body started, in all attempts."""
     since: float = 0.0
     """When it came into its state."""
+    ended_wall: float = 0.0
+    """Unix seconds of its outcome, or of its settlement."""
+    ended_seq: int = 0
+    """The fact that told of it."""
 
     @property
     def id(self) -> CallId:
@@ -216,6 +226,10 @@ class RunView:
     forked: RunForked | None = None
     lossy: bool = False
     """Facts are missing behind some fact, and nobody has taken the run up since."""
+    stopped: RunStopped | None = None
+    """How it was stopped, until something reopens it."""
+    stopped_after: int = 0
+    """How many turns it had then."""
     lane_changes: list[LaneChanged] = field(default_factory=list[LaneChanged])
     notes: list[HostNoted] = field(default_factory=list[HostNoted])
     budgets: dict[str, BudgetView] = field(default_factory=dict[str, BudgetView])
@@ -246,6 +260,8 @@ class RunView:
                 call.rule = fact.rule
                 if fact.claims:
                     call.claims = fact.claims
+                if call.approval is not None and call.approval.answer is None:
+                    call.approval = None  # The mode that asked is another now.
             case CallStarted() as fact:
                 call = self.calls[fact.call]
                 call.state = move(call.state, State.RUNNING)
@@ -259,6 +275,8 @@ class RunView:
                 call.outcome = fact.outcome
                 call.since = call.ended = row.mono
                 call.stuck = not fact.stopped
+                call.ended_wall = row.wall
+                call.ended_seq = row.seq
                 if fact.rule:
                     call.rule = fact.rule
             case TurnSubmitted() as fact:
@@ -282,13 +300,13 @@ class RunView:
                 | ChildEntered()
                 | ProcessStarted()
             ) as fact:
-                self._seldom(fact, row.mono)
+                self._seldom(fact, row)
             case _ as fact:
                 self._of_the_run(fact)
 
-    def _seldom(self, fact: SeldomFact, mono: float) -> None:
+    def _seldom(self, fact: SeldomFact, row: Row) -> None:
         """Take in what befalls few calls."""
-        call = self.calls[fact.call]
+        call, mono = self.calls[fact.call], row.mono
         match fact:
             case AttemptEnded():
                 call.state = move(call.state, State.BACKING_OFF)
@@ -301,6 +319,7 @@ class RunView:
                 call.by = fact.by
             case CallSettled():
                 self._settle(call, fact, mono)
+                call.ended_wall, call.ended_seq = row.wall, row.seq
             case CallProbed():
                 call.probed = fact.found
             case HolderStopped():
@@ -314,7 +333,7 @@ class RunView:
             case _ as never:
                 assert_never(never)
 
-    def _of_the_run(self, fact: RunFact) -> None:  # noqa: C901 - one arm per fact
+    def _of_the_run(self, fact: RunFact) -> None:  # noqa: C901, PLR0912 - one arm per fact
         """Take in what befalls the run as a whole."""
         match fact:
             case RunOpened():
@@ -338,6 +357,12 @@ class RunView:
                 self.lossy = True
             case HostNoted():
                 self.notes.append(fact)
+            case ModeChanged():
+                self.mode = fact.mode
+            case RunStopped():
+                self.stopped, self.stopped_after = fact, len(self.turns)
+            case RunReopened():
+                self.stopped = None
             case LaneChanged():
                 self.lane_changes.append(fact)
             case BudgetReserved():
@@ -391,6 +416,19 @@ class RunView:
             call.since = call.ended = mono
         call.settled = fact.outcome
         call.by = fact.by
+
+    @property
+    def stop_reason(self) -> StopReason | None:
+        """Why the run goes on no more by itself; None while it does.
+
+        An answer of the model that asks for nothing, with nothing said behind it, completes a run
+        without a fact of its own.
+        """
+        if self.stopped is not None:
+            return self.stopped.reason
+        last = self.conversation[-1] if self.conversation else None
+        answered = isinstance(last, TurnView) and last.closed and not last.calls
+        return StopReason.COMPLETED if answered else None
 
     @property
     def open_turn(self) -> TurnView | None:

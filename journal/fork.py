@@ -106,7 +106,8 @@ async def fork(store: JournalStore, run: str, new: str, *, at: int | None = None
 
 def _open_questions(view: RunView) -> Iterator[ApprovalId]:
     for one in view.approvals.values():
-        if one.answer is None and view.calls[one.call].state is State.AWAITING_APPROVAL:
+        call = view.calls[one.call]
+        if one.answer is None and call.state is State.AWAITING_APPROVAL and call.approval is one:
             yield one.id
 
 

@@ -4,6 +4,7 @@ Whether a run has an open turn is told from its last facts alone: nothing is fol
 journal of a million facts is listed at once.
 """
 
+import re
 import sqlite3
 from pathlib import Path
 
@@ -19,6 +20,10 @@ LOOKED_BACK = 20_000
 of which nothing says that it has ended, is open."""
 
 
+STOP_LOOKED_BACK = 2_000
+"""Facts at the end of a run among which its stop is looked for."""
+
+
 class RunLine(msgspec.Struct, frozen=True, kw_only=True):
     """A run, as far as it can be told at a glance."""
 
@@ -32,6 +37,9 @@ class RunLine(msgspec.Struct, frozen=True, kw_only=True):
     """Unix seconds of its last fact."""
     open_turn: bool
     """Whether a turn of it has not been closed."""
+    stopped: str
+    """Why it goes on no more by itself: the reason, or empty while it does; told from its last
+    2,000 facts."""
     compacted: bool
     driver: Driver | None = None
     """Who has taken it and not left it, alive or not."""
@@ -110,6 +118,7 @@ def _line(connection: sqlite3.Connection, row: tuple[object, ...], *, sized: boo
         opened_wall=seconds(first_wall),
         touched_wall=seconds(last_wall),
         open_turn=not compacted and _has_open_turn(connection, number, facts),
+        stopped="" if compacted else _stopped(connection, number, facts),
         compacted=compacted,
         driver=None if driver is None else read_driver(str(name), str(driver)),
         beat_wall=seconds(beat),
@@ -122,6 +131,40 @@ def _has_open_turn(connection: sqlite3.Connection, number: int, facts: int) -> b
     for (closed,) in connection.execute(_LAST_TURN, bounds):
         return not closed
     return facts > LOOKED_BACK
+
+
+def _stopped(connection: sqlite3.Connection, number: int, facts: int) -> str:
+    bounds = {"first": number << 32, "last": (number << 32) + facts, "back": STOP_LOOKED_BACK}
+    for (body,) in connection.execute(_LAST_STOP, bounds):
+        found = _REASON.match(body)
+        if found is not None:
+            return str(found[1])
+    spoken = [str(body) for (body,) in connection.execute(_LAST_SAID, bounds)]
+    answered = len(spoken) == _AN_ANSWER and "turn_closed" in spoken[0]
+    # A turn without calls is closed in the next fact: there is nothing to be told between.
+    return "COMPLETED" if answered and "turn_submitted" in spoken[1] else ""
+
+
+_LAST_STOP = """
+SELECT substr(body, 1, 80) FROM facts
+WHERE place > max(:last - :back, :first) AND place <= :last
+    AND (body LIKE '{"fact":"run_stopped"%' OR body LIKE '{"fact":"run_reopened"%')
+ORDER BY place DESC
+LIMIT 1
+"""
+_LAST_SAID = """
+SELECT substr(facts.body, 1, 60) FROM facts, (
+    SELECT place FROM facts
+    WHERE place > max(:last - :back, :first) AND place <= :last
+        AND (substr(body, 1, 60) LIKE '{"fact":"turn_%' OR body LIKE '{"fact":"message_said"%'
+            OR substr(body, 1, 60) LIKE '{"fact":"spilled","was":"turn_%')
+    ORDER BY place DESC
+    LIMIT 1) AS latest
+WHERE facts.place BETWEEN latest.place - 1 AND latest.place
+ORDER BY facts.place DESC
+"""
+_REASON = re.compile(r'\{"fact":"run_stopped","reason":"([A-Z_]+)"')
+_AN_ANSWER = 2
 
 
 def seconds(value: object, /) -> float:

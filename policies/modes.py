@@ -34,6 +34,22 @@ BUILD = Mode("build")
 """Everything that the rules let pass."""
 
 
+def at_most(own: Mode, above: Mode, /) -> Mode:
+    """Choose the mode of a run within another run's call: never wider than what is above it.
+
+    Where neither is the narrower for all effects it keeps its own, and each of its calls is judged
+    in both.
+    """
+    wider = any(
+        _SEVERITY.index(own.decide(effect)) > _SEVERITY.index(above.decide(effect))
+        for effect in Effect
+    )
+    return own if wider else above
+
+
+_SEVERITY = (Decision.ALLOW, Decision.ASK, Decision.DENY)
+
+
 def known_modes(own: Iterable[Mode], /) -> Mapping[str, Mode]:
     """Add the host's own modes to plan and build; both may be made stricter or ask.
 

@@ -60,8 +60,19 @@ class Verdict(msgspec.Struct, frozen=True):
     """One sentence for the model and for the human who is asked."""
 
 
+MODE = "mode "
+"""What the rule of a verdict begins with that a mode has given."""
+
+
 def denied(verdict: Verdict, /) -> Failure:
     """Write a denial as the outcome that the model reads."""
+    if verdict.rule.startswith(MODE):
+        return Failure(
+            code=Code.POLICY_DENIED,
+            message=f"{verdict.reason} ({verdict.rule})",
+            hint="Do not try it in another way. Say what you would do, and that it takes another "
+            "mode: only the user or the host can change that.",
+        )
     return Failure(
         code=Code.POLICY_DENIED,
         message=f"{verdict.reason} ({verdict.rule})",

@@ -162,6 +162,8 @@ def test_a_run_as_json_has_the_keys_that_programs_rely_on(here: Path) -> None:
         "resume_with",
         "settings",
         "changes",
+        "stopped",
+        "stopped_because",
         "finished",
         "succeeded",
         "took_seconds",

@@ -131,13 +131,14 @@ def test_every_error_is_described_where_it_is_drawn_and_where_it_is_made() -> No
 DESIGNED = {
     "PENDING": "AWAITING_APPROVAL QUEUED FAILED SKIPPED CANCELLED DENIED",
     "AWAITING_APPROVAL": "QUEUED FAILED CANCELLED DENIED",
-    "QUEUED": "RUNNING SUCCEEDED FAILED CANCELLED DENIED",
+    "QUEUED": "RUNNING AWAITING_APPROVAL SUCCEEDED FAILED CANCELLED DENIED",
     "RUNNING": "BACKING_OFF SUCCEEDED FAILED TIMED_OUT CANCELLED UNCERTAIN",
     "BACKING_OFF": "QUEUED CANCELLED FAILED TIMED_OUT DENIED",
     "UNCERTAIN": "BACKING_OFF SUCCEEDED FAILED",
 }
 """The arrows as the design has them: PENDING is left for FAILED or SKIPPED before anything runs; a
-follower of a single flight succeeds without having run; only an uncertain end may be settled,
+follower of a single flight succeeds without having run; a queued call is asked about when the mode
+of its run is changed to one in which it asks; only an uncertain end may be settled,
 and what turns out to have done nothing may be run again."""
 
 

@@ -33,10 +33,13 @@ from laneway.facts import (
     LaneChanged,
     LossAccepted,
     MessageSaid,
+    ModeChanged,
     ProcessStarted,
     Row,
     RunForked,
     RunOpened,
+    RunReopened,
+    RunStopped,
     RunTaken,
     TaskEnded,
     TaskStarted,
@@ -47,7 +50,7 @@ from laneway.ids import ApprovalId, CallId, RunId
 from laneway.journal import replay as replay_module
 from laneway.journal.fold import RunView, fold
 from laneway.journal.replay import Move, Replay, Times, calls_of, copied
-from laneway.outcomes import Code, Failure, Happened, Success
+from laneway.outcomes import Code, Failure, Happened, StopReason, Success
 from laneway.states import State
 from laneway.testing.sample_facts import every_kind_of_fact, numbered
 
@@ -118,6 +121,9 @@ def eventful() -> list[Fact]:
         RunForked(source=RunId("q"), seq=36),
         asked_for(2, CallId("t2.1")),
         BudgetSettled(reservation="m1", amount=1),
+        ModeChanged(mode="plan", by="ann"),
+        RunStopped(reason=StopReason.NEEDS_USER_INPUT, detail="Which one?"),
+        RunReopened(through="say"),
     ]
 
 

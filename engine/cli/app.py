@@ -21,6 +21,7 @@ from laneway.engine.cli.commands.export import export
 from laneway.engine.cli.commands.fork import fork_
 from laneway.engine.cli.commands.policy import policy_app
 from laneway.engine.cli.commands.replay import replay_
+from laneway.engine.cli.commands.report import report_
 from laneway.engine.cli.commands.settle import settle
 from laneway.engine.cli.commands.verify import verify_
 from laneway.engine.cli.commands.why import why
@@ -304,6 +305,7 @@ app.command("replay")(replay_)
 app.command("fork")(fork_)
 app.command("compare")(compare_)
 app.command("why")(why)
+app.command("report")(report_)
 app.command("export")(export)
 app.command("compact")(housekeeping.compact)
 app.command("prune")(housekeeping.prune)

@@ -28,10 +28,13 @@ from laneway.facts import (
     LaneChanged,
     LossAccepted,
     MessageSaid,
+    ModeChanged,
     ProcessStarted,
     Row,
     RunForked,
     RunOpened,
+    RunReopened,
+    RunStopped,
     RunTaken,
     TaskEnded,
     TaskStarted,
@@ -72,7 +75,7 @@ class Progress:
             for line in self._lines(view, row, at_once):
                 self._say(line)
 
-    def _lines(  # noqa: C901, PLR0912 - one case for each kind of fact
+    def _lines(  # noqa: C901, PLR0912, PLR0915 - one case for each kind of fact
         self, view: RunView, row: Row, at_once: set[CallId]
     ) -> Iterator[str]:
         match row.fact:
@@ -114,6 +117,12 @@ class Progress:
                 yield f"run {view.run}, forked from {source} at fact {seq}"
             case LaneChanged(lane=lane, change=change):
                 yield f"  · {lane} {change}"
+            case ModeChanged(mode=mode, by=by):
+                yield f"  · mode {mode}{f', says {by}' if by else ''}"
+            case RunStopped(reason=reason, detail=detail):
+                yield f"  ■ stopped: {reason}{f' ({brief(detail, 160)})' if detail else ''}"
+            case RunReopened(through=through):
+                yield f"  ▶ goes on ({through})"
             case CallProbed(call=call, found=found):
                 yield self._line("?", view.calls[call], f"its probe says: {found}")
             case CallReopened(call=call, by=by):

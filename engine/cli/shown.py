@@ -95,6 +95,9 @@ class ShownRun(msgspec.Struct, frozen=True, kw_only=True):
     """What that function wants to know."""
     changes: list[str]
     """What the last driver found changed, in a sentence each."""
+    stopped: str
+    """Why it goes on no more by itself: the reason, or empty while it does."""
+    stopped_because: str
     finished: bool
     """No turn is open."""
     succeeded: bool
@@ -174,6 +177,8 @@ def show_run(run: str, rows: Sequence[Row], below: Below | None = None) -> Shown
         resume_with=view.resume_with,
         settings=view.settings,
         changes=list(view.changes),
+        stopped=view.stop_reason or "",
+        stopped_because=view.stopped.detail if view.stopped is not None else "",
         finished=finished,
         succeeded=finished
         and all(call.state is State.SUCCEEDED for turn in view.turns for call in turn.calls),

@@ -30,6 +30,9 @@ class Driven(msgspec.Struct, frozen=True, kw_only=True):
 def run_lines(answer: RunAnswer, driven: Driven) -> Iterator[str]:
     """Say what a run did, why it stopped or what it waits for, and what is known of it."""
     yield f"run {answer.run}: {_standing(answer)}"
+    if answer.stopped:
+        because = f": {brief(answer.stopped_because, 160)}" if answer.stopped_because else ""
+        yield f"  stopped: {answer.stopped}{because} (laneway report {answer.run})"
     yield f"  driver: {driven.told}"
     if driven.driver is not None and not driven.alive and answer.open_turn is not None:
         yield (

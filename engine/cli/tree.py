@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from laneway.engine.cli.shown import ShownCall, ShownRun, ShownTurn, workspace_of
-from laneway.engine.cli.wording import MARKS, call_text, outcome_text, seconds_text
+from laneway.engine.cli.wording import MARKS, brief, call_text, outcome_text, seconds_text
 from laneway.engine.results import text_of
 from laneway.states import State
 
@@ -19,6 +19,9 @@ def tree_lines(run: ShownRun) -> Iterator[str]:
     calls = sum(len(_asked(turn)) for turn in run.turns)
     drivers = f", {run.drivers} processes" if run.drivers > 1 else ""
     yield f"run {run.run}  {_ending(run)}  ({calls} calls, {run.facts} facts{drivers})"
+    if run.stopped:
+        because = f": {brief(run.stopped_because, 160)}" if run.stopped_because else ""
+        yield f"stopped: {run.stopped}{because}"
     for change in run.changes:
         yield f"changed since the driver before: {change}"
     for turn in run.turns:

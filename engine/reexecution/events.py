@@ -38,6 +38,12 @@ class Happening(StrEnum):
     """The host asks for the messages while something is unknown."""
     WORKED = auto()
     """An operator worked a lane."""
+    MODE = auto()
+    """The run was put into another mode."""
+    HALTED = auto()
+    """The run was stopped; whom that ended is told by events of their own."""
+    WENT_ON = auto()
+    """The stopped run was let go on."""
 
 
 class Event(msgspec.Struct, kw_only=True):

@@ -88,7 +88,8 @@ class Evidence:
         for row in earlier:
             self._take(row, recording.before.get(row.seq), own=False)
         for row in own:
-            self._take(row, recording.before.get(row.seq), own=True)
+            if not self._judged_later(row):
+                self._take(row, recording.before.get(row.seq), own=True)
         # What was asked about is what ran once a later driver had the answer.
         for row in recording.rows[own[-1].seq if own else 0 :]:
             if (
@@ -97,6 +98,21 @@ class Evidence:
                 and row.fact.call in self._asked
             ):
                 self.claims.setdefault(row.fact.call, row.fact.claims)
+
+    def verdict_in(self, rows: Iterable[Row]) -> None:
+        """Take what a change of the mode made of calls for what the policy says from then on."""
+        for row in rows:
+            match row.fact:
+                case CallQueued(call=name, rule=rule):
+                    self.verdicts[name] = Verdict(Decision.ALLOW, rule, "")
+                case ApprovalAsked(call=name, rule=rule, reason=reason):
+                    self.verdicts[name] = Verdict(Decision.ASK, rule, reason)
+                case CallEnded(call=name, outcome=Failure() as failure, rule=rule) if (
+                    failure.code is Code.POLICY_DENIED
+                ):
+                    self.verdicts[name] = verdict_of(failure, rule)
+                case _:
+                    pass
 
     def _take(self, row: Row, before: State | None, *, own: bool) -> None:  # noqa: C901 - one arm a fact
         match row.fact:
@@ -125,6 +141,11 @@ class Evidence:
                 self._ended(fact, fact.outcome, before)
             case _:
                 pass
+
+    def _judged_later(self, row: Row) -> bool:
+        """Whether a fact tells of a second verdict, and the first one has been met."""
+        name: CallId | None = getattr(row.fact, "call", None)
+        return row.seq in self._recording.judged_anew and name in self.verdicts
 
     def _submitted(self, fact: TurnSubmitted, *, own: bool) -> None:
         for record in fact.calls:

@@ -79,7 +79,13 @@ class _Pass:
         self._staged = staged
         self._way = way
         self._part = staged.part
-        self._player = Player(staged.scheduler, staged.bodies, staged.evidence, staged.own)
+        self._player = Player(
+            staged.scheduler,
+            staged.bodies,
+            staged.evidence,
+            staged.own,
+            fixed_mode=staged.options.mode is not None,
+        )
         self._pool = Pool(staged.part.records)
         self._decisions = 0
         self._earlier = 0

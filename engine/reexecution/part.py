@@ -13,6 +13,7 @@ from laneway.engine.secrets.marks import holds_mark
 from laneway.facts import (
     ApprovalAsked,
     CallStarted,
+    ModeChanged,
     Row,
     RunOpened,
     RunTaken,
@@ -100,8 +101,10 @@ class Part:
 
     @property
     def mode(self) -> str:
-        """The agent mode that the driver said."""
-        return self._openings[-1].mode
+        """The agent mode in which it begins."""
+        facts = (row.fact for row in (*self.earlier, self.own[0]))
+        kinds = (RunOpened, RunTaken, ModeChanged)
+        return [fact.mode for fact in facts if isinstance(fact, kinds)][-1]
 
     @property
     def setting(self) -> Setting:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from laneway.engine.admission import admit
 from laneway.engine.failures import Told, cancelled
 from laneway.engine.live import LiveCall, LiveTurn
+from laneway.engine.modes import change_mode
 from laneway.engine.probing import Finding, Found
 from laneway.engine.reexecution.ends import AS_RECORDED, let_end, veiled
 from laneway.engine.reexecution.events import Event, Happening, told_of
@@ -16,6 +17,7 @@ from laneway.engine.reexecution.replies import reply_of
 from laneway.engine.reexecution.standing_in import Gate, GatedBodies, WatchedScheduler
 from laneway.engine.run import remember
 from laneway.engine.step import Step, bound_digest
+from laneway.engine.stopping import ends_unstarted, reopened
 from laneway.errors import LanewayError
 from laneway.facts import (
     ApprovalAnswered,
@@ -26,7 +28,9 @@ from laneway.facts import (
     CallSettled,
     HolderStopped,
     LaneChanged,
+    ModeChanged,
     Row,
+    RunStopped,
     TurnClosed,
     TurnSubmitted,
 )
@@ -62,6 +66,8 @@ class Player:
         bodies: GatedBodies,
         evidence: "Evidence",
         own: frozenset[str],
+        *,
+        fixed_mode: bool = False,
     ) -> None:
         """Play to a scheduler.
 
@@ -70,11 +76,14 @@ class Player:
             bodies: those.
             evidence: of the driver whose time it is.
             own: names of tools that the host gave.
+            fixed_mode: whether the host gave a mode, so that recorded changes of it count for
+                nothing.
         """
         self.scheduler = scheduler
         self._bodies = bodies
         self._evidence = evidence
         self._own = own
+        self._fixed_mode = fixed_mode
         self._nested = _NESTED.search(scheduler.log.view.run) is not None
         """The call that it is part of may lend it its own place in a lane that is paused."""
         self.fulfilled: Event | None = None
@@ -92,6 +101,9 @@ class Player:
             Happening.LANDED: self._landed,
             Happening.CLOSED: self._closed,
             Happening.WORKED: self._worked,
+            Happening.MODE: self._mode,
+            Happening.HALTED: self._halted,
+            Happening.WENT_ON: lambda _: reopened(self.scheduler),
         }
 
     async def play(self, event: Event, coming: Event | None) -> None:
@@ -289,6 +301,19 @@ class Player:
                     lanes.reset(fact.lane)
                 case _:
                     pass  # Whom a clearing cancelled is recorded.
+
+    def _mode(self, event: Event) -> None:
+        fact = event.given[0].fact
+        assert isinstance(fact, ModeChanged)
+        if self.scheduler.mode != fact.mode and not self._fixed_mode:
+            self._evidence.verdict_in(event.decided)
+            change_mode(self.scheduler, fact.mode, by=fact.by)
+
+    def _halted(self, event: Event) -> None:
+        fact = event.given[0].fact
+        assert isinstance(fact, RunStopped)
+        self.scheduler.stopped = fact
+        self.scheduler.halted = ends_unstarted(fact)
 
     # Finding
 

@@ -26,8 +26,11 @@ from laneway.facts import (
     HolderStopped,
     LaneChanged,
     MessageSaid,
+    ModeChanged,
     Row,
     RunOpened,
+    RunReopened,
+    RunStopped,
     RunTaken,
     TurnClosed,
     TurnSubmitted,
@@ -52,6 +55,8 @@ class Recording:
         """By sequence number: how the call stood of which the fact tells."""
         self.passing: set[int] = set()
         """Facts of calls that passed one that waited for a human, with which they conflict."""
+        self.judged_anew: set[int] = set()
+        """Facts of what became of calls when their run was put into another mode."""
         self.retried: set[int] = set()
         """Facts of attempts after which the engine meant to make another."""
         self.broken: tuple[Row, str] | None = None
@@ -93,6 +98,8 @@ class Recording:
                 self.events.append(event)
         elif happening and self.events:
             self.events[-1].decided.append(row)
+            if self.events[-1].kind is Happening.MODE:
+                self.judged_anew.add(row.seq)
 
     def _forget(self, row: Row) -> None:
         """Take a fact out again that cannot be."""
@@ -121,6 +128,12 @@ class Recording:
                 return Happening.ANSWERED
             case LaneChanged():
                 return Happening.WORKED
+            case ModeChanged():
+                return Happening.MODE
+            case RunStopped():
+                return Happening.HALTED
+            case RunReopened():
+                return Happening.WENT_ON
             case CallStarted(call=name):
                 self._started.add(name)
                 return True

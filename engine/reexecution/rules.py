@@ -3,6 +3,7 @@
 Also reads from a recorded denial which rule it was.
 """
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -55,12 +56,16 @@ def verdict_of(failure: Failure, rule: str = "") -> Verdict:
         failure: with the code POLICY_DENIED.
         rule: as the fact names it; read from the message if empty.
     """
-    message = failure.message.removesuffix(STARTED_BEFORE)
+    message = _CHANGED.sub("", failure.message.removesuffix(STARTED_BEFORE))
     at = _opening(message)
     found = message[at + 1 : -1] if at >= 0 else ""
     reason = message[: max(at - 1, 0)] if at >= 0 else message
     decision = Decision.ASK if failure.hint == ASKS else Decision.DENY
     return Verdict(decision, rule or found, reason)
+
+
+_CHANGED = re.compile(r"; \S+ is in mode .* now\.$")
+"""What is said of a call that another mode of its run has ended."""
 
 
 def rule_name(rule: str) -> str:

@@ -24,6 +24,7 @@ from laneway.facts import (
     HolderStopped,
     HostNoted,
     MessageSaid,
+    RunStopped,
     TaskEnded,
     TurnSubmitted,
 )
@@ -36,6 +37,7 @@ _TEXTS: dict[type[Any], tuple[str, ...]] = {
     HolderStopped: ("late",),
     CallProbed: ("detail",),
     HostNoted: ("note",),
+    RunStopped: ("detail",),
 }
 """Fields whose whole value is scrubbed."""
 

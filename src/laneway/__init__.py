@@ -21,6 +21,7 @@ from laneway.engine.engine import Engine, Status
 from laneway.engine.failing import NestedCallFailed, ToolFailed
 from laneway.engine.planning import plan_tool
 from laneway.engine.probing import Found
+from laneway.engine.reports import StopReport
 from laneway.engine.run import Run
 from laneway.engine.secrets.marks import Secret
 from laneway.engine.services import Limits
@@ -29,9 +30,10 @@ from laneway.engine.turn import Turn
 from laneway.errors import LanewayError
 from laneway.lanes.lane import Lane, Rate
 from laneway.lanes.statistics import LaneStatus
-from laneway.outcomes import Code, Failure, Happened, Outcome, Success
+from laneway.outcomes import Code, Failure, Happened, Outcome, StopReason, Success
 from laneway.policies.questions import Decision
 from laneway.policies.rules import Policy, Rule
+from laneway.policies.stopping import Reserve
 from laneway.policies.unattended import Unattended
 from laneway.states import State
 
@@ -56,11 +58,14 @@ __all__ = [
     "Outcome",
     "Policy",
     "Rate",
+    "Reserve",
     "Rule",
     "Run",
     "Secret",
     "State",
     "Status",
+    "StopReason",
+    "StopReport",
     "Success",
     "Tool",
     "ToolContext",

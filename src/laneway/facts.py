@@ -12,7 +12,7 @@ import msgspec
 from laneway.calls import CallRecord, Edge, Referring
 from laneway.claims import Claim
 from laneway.ids import ApprovalId, CallId, RunId
-from laneway.outcomes import Outcome
+from laneway.outcomes import Code, Outcome, StopReason
 from laneway.states import State
 
 
@@ -96,6 +96,38 @@ class HostNoted(Recorded, frozen=True, kw_only=True, tag="host_noted"):
     """The host wrote something down for whoever reads the journal; the model never sees it."""
 
     note: Any
+
+
+class ModeChanged(Recorded, frozen=True, kw_only=True, tag="mode_changed"):
+    """The run was put into another mode; what becomes of calls by that is told by other facts."""
+
+    mode: str
+    by: str = ""
+
+
+class RunStopped(Recorded, frozen=True, kw_only=True, tag="run_stopped"):
+    """The run goes on no more by itself; a later stop stands in the place of an earlier one."""
+
+    reason: StopReason
+    detail: str = ""
+    by: str = ""
+    """Who stopped it; empty for the engine itself."""
+    code: Code | None = None
+    """With which calls that are asked for meanwhile are refused; None where such an answer of the
+    model lets the run go on."""
+    resumable: bool = True
+    """Whether it goes on once what it waits for is there; else only a person reopens it."""
+    reserved_turns: int = 0
+    """Answers of the model that were kept back for a last summary."""
+    reserved_tokens: int = 0
+
+
+class RunReopened(Recorded, frozen=True, kw_only=True, tag="run_reopened"):
+    """The run that had stopped goes on."""
+
+    through: str
+    """`submit`, `say`, `budget` or `resume`: what reopened it."""
+    by: str = ""
 
 
 class LaneChanged(Recorded, frozen=True, kw_only=True, tag="lane_changed"):
@@ -298,6 +330,9 @@ Fact = (
     | RunForked
     | LossAccepted
     | HostNoted
+    | ModeChanged
+    | RunStopped
+    | RunReopened
     | LaneChanged
     | MessageSaid
     | TurnSubmitted

@@ -1,4 +1,4 @@
-"""How a call ended: a value, never an exception."""
+"""How a call ended, and why a run stopped: values, never exceptions."""
 
 from enum import StrEnum
 from typing import Any
@@ -43,6 +43,21 @@ class Code(StrEnum):
     CIRCUIT_OPEN = "CIRCUIT_OPEN"
     OUTCOME_UNKNOWN = "OUTCOME_UNKNOWN"
     JOURNAL_ERROR = "JOURNAL_ERROR"
+
+
+class StopReason(StrEnum):
+    """Why a run goes on no more by itself; `laneway.policies.stopping` says what each means."""
+
+    COMPLETED = "COMPLETED"
+    """The model has given its final answer, or the host has what it wanted."""
+    NEEDS_USER_INPUT = "NEEDS_USER_INPUT"
+    """Only a human can say how it goes on."""
+    BUDGET_EXCEEDED = "BUDGET_EXCEEDED"
+    """A limit was reached: turns, calls, tokens, cost, or the clock."""
+    CANCELLED = "CANCELLED"
+    """Somebody called it off."""
+    FAILED = "FAILED"
+    """It cannot go on: what it needs is broken."""
 
 
 class Happened(StrEnum):

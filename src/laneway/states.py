@@ -44,7 +44,14 @@ ARROWS: Mapping[State, frozenset[State]] = {
     ),
     State.AWAITING_APPROVAL: frozenset({State.QUEUED, State.FAILED, State.CANCELLED, State.DENIED}),
     State.QUEUED: frozenset(
-        {State.RUNNING, State.SUCCEEDED, State.FAILED, State.CANCELLED, State.DENIED}
+        {
+            State.RUNNING,
+            State.AWAITING_APPROVAL,
+            State.SUCCEEDED,
+            State.FAILED,
+            State.CANCELLED,
+            State.DENIED,
+        }
     ),
     State.RUNNING: frozenset(
         {

@@ -166,6 +166,8 @@ def _standing(line: RunLine) -> str:
     if line.compacted:
         return "compacted"
     turn = "open turn" if line.open_turn else "at rest"
+    if line.stopped:
+        turn = f"{line.stopped}, {turn}" if line.open_turn else line.stopped
     if line.driver is None:
         return turn
     dead = is_dead(line.driver)

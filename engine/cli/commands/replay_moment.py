@@ -170,7 +170,8 @@ def _entered(replay: Replay, seq: int, calls: Iterable[CallId]) -> dict[CallId, 
 
 def _questions(view: RunView) -> Iterator[ShownQuestion]:
     for one in view.approvals.values():
-        if one.answer is None and view.calls[one.call].state is State.AWAITING_APPROVAL:
+        call = view.calls[one.call]
+        if one.answer is None and call.state is State.AWAITING_APPROVAL and call.approval is one:
             yield ShownQuestion(
                 approval=one.id,
                 call=one.call,

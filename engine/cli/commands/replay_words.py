@@ -28,9 +28,12 @@ from laneway.facts import (
     LaneChanged,
     LossAccepted,
     MessageSaid,
+    ModeChanged,
     ProcessStarted,
     RunForked,
     RunOpened,
+    RunReopened,
+    RunStopped,
     RunTaken,
     TaskEnded,
     TaskStarted,
@@ -62,6 +65,9 @@ OfRun = (
     | RunForked
     | LossAccepted
     | HostNoted
+    | ModeChanged
+    | RunStopped
+    | RunReopened
     | LaneChanged
     | MessageSaid
     | TurnSubmitted
@@ -146,6 +152,12 @@ def _of_run(fact: OfRun) -> str:  # noqa: C901, PLR0911, PLR0912 - a case for ea
             return f"{lost} damaged facts behind this were given up{_by(by)}"
         case HostNoted(note=note):
             return f"the host notes: {brief(note, 160)}"
+        case ModeChanged(mode=mode, by=by):
+            return f"mode {mode}{_by(by)}"
+        case RunStopped(reason=reason, detail=detail, by=by):
+            return f"the run stopped: {reason}{_by(by)}{_with(brief(detail, 160))}"
+        case RunReopened(through=through, by=by):
+            return f"the run goes on through {through}{_by(by)}"
         case LaneChanged(lane=lane, change=change, value=value):
             return f"{lane} {change}{f' to {value}' if value else ''}"
         case MessageSaid(message=message):

@@ -27,10 +27,13 @@ from laneway.facts import (
     LaneChanged,
     LossAccepted,
     MessageSaid,
+    ModeChanged,
     ProcessStarted,
     Row,
     RunForked,
     RunOpened,
+    RunReopened,
+    RunStopped,
     RunTaken,
     Setting,
     TaskEnded,
@@ -39,7 +42,7 @@ from laneway.facts import (
     TurnSubmitted,
 )
 from laneway.ids import ApprovalId, CallId, RunId
-from laneway.outcomes import Code, Failure, Happened, Success
+from laneway.outcomes import Code, Failure, Happened, StopReason, Success
 from laneway.states import State
 
 WALL = 1_700_000_000.123_456_7
@@ -90,6 +93,14 @@ def every_kind_of_fact() -> list[Fact]:
         RunForked(source=RunId("b"), seq=12),
         LossAccepted(lost=3, by="ann"),
         HostNoted(note=AWKWARD),
+        ModeChanged(mode="plan", by="ann"),
+        RunStopped(
+            reason=StopReason.BUDGET_EXCEEDED,
+            detail="800 of 800 tokens",
+            code=Code.BUDGET_EXCEEDED,
+            reserved_turns=1,
+        ),
+        RunReopened(through="resume", by="ann"),
         LaneChanged(lane="lane:mail", change="resized", value=4),
         MessageSaid(message={"role": "user", "content": "go on"}),
         TurnSubmitted(
