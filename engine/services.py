@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from laneway.claims import exclusive
+from laneway.engine.bell import Bell
 from laneway.engine.clock import Clock
 from laneway.engine.deadlines import Deadlines
 from laneway.engine.durations import Durations
@@ -109,5 +110,7 @@ class Services:
     """Permits of bodies that are over, held for nested calls that have not stopped."""
     flights: "dict[Key, Flight]" = field(default_factory=dict["Key", "Flight"])
     """Pure calls that others may join, by what makes them the same."""
+    bell: Bell = field(default_factory=Bell)
+    """Rings whenever a human is asked."""
     overtake: bool
     """A call that waits for a human holds up only what needs it, not what conflicts with it."""

@@ -63,6 +63,8 @@ class Declarations(TypedDict, total=False):
     (`Lane(risks=["high"])`)."""
     approval: bool
     """Whether a human is asked for each call that no rule decides."""
+    approvers: int
+    """How many different people must grant a call of a tool that asks; 1 if left out."""
     strict: bool
     """No coercion, no unknown fields, nothing unwrapped."""
     literal: Collection[str]
@@ -104,6 +106,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Steps of `AGEING_SECONDS` that its calls come earlier where they wait; may be negative."""
     risk: str = ""
     approval: bool = False
+    approvers: int = 1
     strict: bool = False
     sync: bool = False
     """The function blocks: it runs in a thread."""
@@ -165,6 +168,7 @@ def spec_of(callee: Callee, schema: dict[str, Any], said: Declarations) -> ToolS
         priority=_priority(name, said.get("priority", 0)),
         risk=_risk(name, said.get("risk", "")),
         approval=said.get("approval", False),
+        approvers=_approvers(name, said.get("approvers", 1), asks=bool(said.get("approval"))),
         strict=said.get("strict", False),
         sync=callee.sync,
         literal=literal,
@@ -242,6 +246,14 @@ def _retries(tool: str, retries: int) -> int:
     if retries < 0 or retries != math.floor(retries):
         raise ToolError(tool, f"retries={retries!r} is no number of further attempts")
     return int(retries)
+
+
+def _approvers(tool: str, approvers: object, *, asks: bool) -> int:
+    if type(approvers) is not int or approvers < 1:
+        raise ToolError(tool, f"approvers={approvers!r} is no number of people; give 1 or more")
+    if approvers > 1 and not asks:
+        raise ToolError(tool, f"approvers={approvers} is of no use without approval=True; say both")
+    return approvers
 
 
 def _priority(tool: str, priority: object) -> int:

@@ -14,6 +14,7 @@ import msgspec
 from laneway.effects import Effect
 from laneway.errors import PolicyError
 from laneway.policies.conditions import Compiled, Rule, RuleFault, compile_rule
+from laneway.policies.grants import Demands, demands
 from laneway.policies.modes import Mode, known_modes
 from laneway.policies.names import closest
 from laneway.policies.precedence import voices
@@ -112,6 +113,10 @@ class Policy:
         if sheet is None:
             sheet = self._prepare(question)
         return sheet.answer(question) if sheet.steps else sheet.end
+
+    def demands(self, question: Question, /) -> Demands:
+        """Say what is wanted of the answer, once `decide` has said that a human is asked."""
+        return demands(question, self._rules, self._modes.get(question.mode))
 
     def mode(self, name: str, /) -> Mode:
         """Find a mode by its name.

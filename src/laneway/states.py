@@ -42,9 +42,18 @@ ARROWS: Mapping[State, frozenset[State]] = {
             State.DENIED,
         }
     ),
-    State.AWAITING_APPROVAL: frozenset({State.QUEUED, State.FAILED, State.CANCELLED, State.DENIED}),
+    State.AWAITING_APPROVAL: frozenset(
+        {State.PENDING, State.QUEUED, State.FAILED, State.CANCELLED, State.DENIED}
+    ),
     State.QUEUED: frozenset(
-        {State.RUNNING, State.SUCCEEDED, State.FAILED, State.CANCELLED, State.DENIED}
+        {
+            State.PENDING,
+            State.RUNNING,
+            State.SUCCEEDED,
+            State.FAILED,
+            State.CANCELLED,
+            State.DENIED,
+        }
     ),
     State.RUNNING: frozenset(
         {

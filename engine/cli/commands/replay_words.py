@@ -23,6 +23,7 @@ from laneway.facts import (
     CallStarted,
     ChildEntered,
     Fact,
+    GrantRevoked,
     HolderStopped,
     HostNoted,
     LaneChanged,
@@ -70,6 +71,7 @@ OfRun = (
     | BudgetSettled
     | TaskStarted
     | TaskEnded
+    | GrantRevoked
 )
 
 
@@ -105,7 +107,11 @@ def _of_call(call: CallView, fact: OfCall, folder: str) -> str:  # noqa: C901, P
             until = datetime.fromtimestamp(min(expires, _LAST)).astimezone()
             return f"asks a human until {until:%H:%M:%S}: {name} ({_because(rule, reason)})"
         case ApprovalAnswered(granted=granted, by=by, reason=reason):
-            return f"{'approved' if granted else 'refused'}{_by(by)}{_with(reason)}"
+            changed = (
+                "" if fact.edit is None else f", to run with {brief(fact.edit.arguments, 160)}"
+            )
+            more = "" if fact.grant is None else ", and later calls with it"
+            return f"{'approved' if granted else 'refused'}{_by(by)}{_with(reason)}{changed}{more}"
         case CallQueued(rule=rule):
             held = claims_text(call.claims or call.record.claims, folder)
             return f"queued for {held} ({rule or 'no rule'})"
@@ -146,6 +152,8 @@ def _of_run(fact: OfRun) -> str:  # noqa: C901, PLR0911, PLR0912 - a case for ea
             return f"{lost} damaged facts behind this were given up{_by(by)}"
         case HostNoted(note=note):
             return f"the host notes: {brief(note, 160)}"
+        case GrantRevoked(grant=grant, by=by, reason=reason):
+            return f"what was granted with {grant} is revoked{_by(by)}{_with(reason)}"
         case LaneChanged(lane=lane, change=change, value=value):
             return f"{lane} {change}{f' to {value}' if value else ''}"
         case MessageSaid(message=message):
