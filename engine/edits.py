@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from laneway.calls import Edge, Reason
-from laneway.engine.admission import complete
 from laneway.engine.handing_on import meet
 from laneway.engine.intake import claims_of
 from laneway.engine.plain import NotPlainError, plain
@@ -92,7 +91,7 @@ def put_in(call: "LiveCall", edit: Edit, real: dict[str, Any] | None = None) -> 
         Why it cannot run: the tool, or a secret, is another one or gone by now.
     """
     keep(call, edit, real)
-    return complete(call)
+    return call.scheduler.complete(call)
 
 
 def keep(call: "LiveCall", edit: Edit, real: dict[str, Any] | None = None) -> None:

@@ -12,6 +12,7 @@ from laneway.engine.explain import Explanation, explain
 from laneway.engine.failures import WITHDRAWN, Told, cancelled
 from laneway.engine.granting import standing
 from laneway.engine.holdovers import end_holdovers, hold_for
+from laneway.engine.inbox import take_up
 from laneway.engine.leftovers import end_left, is_over
 from laneway.engine.live import LiveCall, LiveTurn
 from laneway.engine.nesting import note_child
@@ -166,6 +167,8 @@ class Run:
                 remember(turn, scheduler)
         if view.open_turn is not None:
             scheduler.turn = revive(view.open_turn, scheduler)
+        if any(one.answer is None for one in view.approvals.values()):
+            await take_up(scheduler)  # Before a question is shown again.
         self._engine.joined(scheduler)
 
     async def __aexit__(

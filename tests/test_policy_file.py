@@ -177,8 +177,9 @@ RULE = '[[rule]]\ndecision = "deny"\ntools = "t"\n'
         (
             RULE + "\ntolls = ['a']\n",
             (
-                "policy:5 (rule 1): unknown key 'tolls'; did you mean 'tools'? (known: arguments, "
-                "claims, decision, effects, modes, name, reason, tools, without_asking)"
+                "policy:5 (rule 1): unknown key 'tolls'; did you mean 'tools'? (known: approvers, "
+                "arguments, ask_each_time, claims, decision, effects, modes, name, reason, tools, "
+                "without_asking)"
             ),
         ),
         (
