@@ -15,6 +15,7 @@ import msgspec
 from laneway.calls import Edge, Reason
 from laneway.engine.handing_on import meet
 from laneway.engine.intake import claims_of
+from laneway.engine.kinds import is_list, is_object
 from laneway.engine.plain import NotPlainError, plain
 from laneway.engine.providers.reply import Asked
 from laneway.engine.references import NOTHING
@@ -180,14 +181,16 @@ def _with_secrets(given: Any, shown: Any, real: Any) -> Any:
     """Put the secrets back that are still where they were shown as marks."""
     if given == MARK and shown == MARK:
         return deepcopy(real)
-    if type(given) is dict and type(shown) is dict and type(real) is dict:
+    if is_object(given) and is_object(shown) and is_object(real):
         return {
             name: _with_secrets(value, shown.get(name), real.get(name))
             for name, value in given.items()
         }
-    if type(given) is list and type(shown) is list and type(real) is list:
-        ends = zip(given, shown, real, strict=False)
-        kept = [_with_secrets(*one) for one in ends]
+    if is_list(given) and is_list(shown) and is_list(real):
+        kept = [
+            _with_secrets(given[at], shown[at], real[at])
+            for at in range(min(len(given), len(shown), len(real)))
+        ]
         return [*kept, *given[len(kept) :]]
     return given
 

@@ -3,6 +3,7 @@
 Reads the views of the schedulers; a host that drives the run at the top answers for all of them.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -102,6 +103,7 @@ async def each(live: "Callable[[], Scheduler]") -> AsyncGenerator[OpenApproval]:
     Ends when nothing of the last turn moves by itself any more, or the run is left.
     """
     seen: set[tuple[str, str]] = set()
+    await asyncio.sleep(0)  # Whoever has just begun to wait for the turn lets it go on.
     while True:
         try:
             scheduler = live()

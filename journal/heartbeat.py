@@ -130,7 +130,7 @@ class Heartbeat:
                 except (sqlite3.Error, OSError):
                     # A beat is no fact: what is wrong with the file, the next commit says. But it
                     # is tried again soon, since a lease may run out meanwhile.
-                    due = min(due, time.monotonic() + self._seconds / 10)
+                    due = time.monotonic() + self._seconds / 10
         finally:
             if connection is not None:
                 connection.close()

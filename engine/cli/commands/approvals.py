@@ -22,6 +22,7 @@ from laneway.engine.cli.because import clock
 from laneway.engine.cli.journals import existing, journal_path
 from laneway.engine.cli.options import Journal, Json, RunName
 from laneway.engine.cli.terminal import Terminal
+from laneway.engine.kinds import is_object
 from laneway.engine.plain import whole_text
 from laneway.errors import UsageError
 from laneway.ids import ApprovalId
@@ -196,7 +197,7 @@ def _object(option: str, text: str | None) -> Any:
         found = msgspec.json.decode(text)
     except msgspec.DecodeError as error:
         raise UsageError(f"{option} {text}: this is no JSON ({error})") from None
-    if not isinstance(found, dict):
+    if not is_object(found):
         raise UsageError(f'{option} {text}: give an object, such as \'{{"path": "a.txt"}}\'')
     return found
 
