@@ -79,7 +79,6 @@ def answer(top: "Scheduler", name: str, said: Said) -> "Scheduler":
     if call.checked is None:  # Asked by an earlier driver, and not resumed yet.
         scheduler.complete(call)
     question = question_of(call)
-    assert question is not None
     _see_that_counts(call, question, shown.id, said)
     given = _grant_of(call, question, said)
     edit, real = None, None
@@ -228,7 +227,6 @@ def follow(
         step.end(call, State.DENIED, denied(verdict))
         return
     question = question_of(call)
-    assert question is not None
     if len(question.counted) < question.needed:
         step.facts.append(fact)
         return

@@ -16,10 +16,9 @@ if TYPE_CHECKING:
     from laneway.policies.rules import Policy
 
 
-def question_of(call: "LiveCall") -> ApprovalView | None:
-    """The last question about a call, with what has been answered, kept already or not."""
-    if call.approval is None:
-        return None
+def question_of(call: "LiveCall") -> ApprovalView:
+    """The last question about a call, with all that was answered, kept already or not."""
+    assert call.approval is not None
     asked = call.scheduler.log.view.approvals[call.approval].asked
     return ApprovalView(asked, None, call.answers)
 
@@ -32,12 +31,8 @@ def answered(call: "LiveCall", digest: str) -> str:
         digest: of what would run now.
     """
     question = question_of(call)
-    if question is None or question.digest != digest:
-        return ""
-    counted = question.counted
-    if len(counted) < question.needed or not all(one.granted for one in question.answers):
-        return ""
-    return approved_by(question)
+    enough = len(question.counted) >= question.needed
+    return approved_by(question) if enough and question.digest == digest else ""
 
 
 def approved_by(question: ApprovalView) -> str:

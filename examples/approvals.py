@@ -14,7 +14,7 @@ from laneway import Effect, Engine, Run, tool
 @tool(effect=Effect.EXTERNAL, approval=True, claims=["lane:mail"])
 async def send(to: str, text: str) -> str:
     """Send a mail."""
-    return f"sent to {to}"
+    return f"sent to {to}" if text else "nothing to send"
 
 
 @tool(effect=Effect.READ, claims=[])
@@ -42,12 +42,8 @@ async def answer(run: Run) -> None:
 async def main() -> None:
     """Let a model's answer run, then another one."""
     async with Engine([send, look]) as engine, engine.run("letters") as run:
-        turn = await run.submit(
-            says(
-                call("a", "send", to="all@example.org", text="Hi"), call("b", "look", folder="in")
-            ),
-            wait=False,
-        )
+        mail = call("a", "send", to="all@example.org", text="Hi")
+        turn = await run.submit(says(mail, call("b", "look", folder="the inbox")), wait=False)
         await answer(run)
         await turn.wait()
         for message in turn.messages[1:]:

@@ -751,6 +751,45 @@ def test_neither_a_body_nor_a_call_within_another_grants_anything_for_later() ->
     assert stage.log == ["changed"]
 
 
+def test_a_pattern_that_is_no_json_is_refused() -> None:
+    stage = Stage()
+    theatre = Theatre(stage, asking(stage))
+
+    async def host(run: Run) -> None:
+        turn = await run.submit(plan(asks("a")), wait=False)
+        with pytest.raises(UsageError, match="the pattern of the grant cannot be told in JSON"):
+            await run.approve("a", pattern={"n": object()})
+        await run.deny("a")
+        await turn.wait()
+
+    theatre.enter(host)
+
+
+def test_a_changed_call_that_claims_more_by_the_time_it_is_put_in_place_does_not_run() -> None:
+    stage = Stage()
+    times: list[str] = []
+
+    def claims(given: Any) -> list[str]:
+        times.append(given["n"])
+        return [f"write db:{given['n']}{'/more' if times.count('b') < 2 else ''}"]
+
+    put = stage.tool(
+        "put", Log("{n}"), effect=Effect.WRITE, approval=True, claims=claims, schema=TEXT
+    )
+    theatre = Theatre(stage, put)
+
+    async def host(run: Run) -> Turn:
+        turn = await run.submit(plan(asks("a", "put")), wait=False)
+        await run.approve("a", arguments={"n": "b"})
+        await turn.wait()
+        return turn
+
+    turn = theatre.enter(host)
+
+    assert codes(turn) == {"a": Code.BAD_REFERENCE}
+    assert stage.log == []
+
+
 # Several people
 
 

@@ -1,6 +1,10 @@
 """Answers from another process: put into the journal's inbox, taken up by the driver of the run."""
 
+# How letters are taken up is looked at from within:
+# pyright: reportPrivateUsage=false
+
 import asyncio
+import getpass
 import json
 import os
 import signal
@@ -9,7 +13,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,16 +21,17 @@ from typing import Any, TypeVar
 import pytest
 from typer.testing import CliRunner
 
-from laneway import Effect, Engine, Run, State, Turn, tool
+from laneway import Effect, Engine, Run, State, ToolContext, Turn, plan_tool, tool
 from laneway.engine.cli.app import app
-from laneway.engine.cli.asked import open_approvals
+from laneway.engine.cli.asked import became, open_approvals, send
 from laneway.engine.cli.stores import PassingStore
+from laneway.engine.inbox import take_up
 from laneway.errors import JournalError, UnknownRunError
 from laneway.facts import ApprovalAnswered
 from laneway.ids import ApprovalId, RunId
 from laneway.journal import heartbeat
 from laneway.journal.housekeeping import remove
-from laneway.journal.inbox import Inbox, SentAnswer, letters
+from laneway.journal.inbox import Inbox, Letter, SentAnswer, letters
 from laneway.journal.memory import MemoryStore
 from laneway.journal.sqlite import SqliteStore
 
@@ -65,9 +70,15 @@ PLAN = {
 }
 
 
+@tool(effect=Effect.READ, claims=[])
+async def outer(context: ToolContext) -> str:
+    await context.invoke("deploy", version=5)
+    return "done"
+
+
 def drive(path: Path, host: Callable[[Run], Awaitable[T]], *, journal: Any = None) -> T:
     async def main() -> T:
-        engine = Engine([deploy, look, launch], journal=journal or path)
+        engine = Engine([deploy, look, launch, outer, plan_tool()], journal=journal or path)
         async with engine, engine.run(RUN) as run:
             return await asyncio.wait_for(host(run), HANG_SECONDS)
 
@@ -365,6 +376,169 @@ def test_a_driver_takes_an_answer_up_while_it_waits(
     assert turn.call("d").rule == "approved by ann"
     (refused,) = left
     assert "is about something else than was answered" in refused.refused
+
+
+LAUNCH = {"calls": [{"id": "d", "tool": "launch", "arguments": {"version": 1}}]}
+
+
+def beside(path: Path, plan: Any, act: Callable[[Run], Awaitable[T]]) -> T:
+    """Drive a run with an open question, and do something meanwhile."""
+
+    async def host(run: Run) -> T:
+        turn = await run.submit(plan, wait=False)
+        await run.asked()
+        found = await act(run)
+        await turn.close()
+        return found
+
+    return drive(path, host)
+
+
+def test_whoever_answers_waits_for_what_becomes_of_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heartbeat, "LOOK_SECONDS", 0.01)
+
+    async def act(_: Run) -> list[tuple[int, str]]:
+        answers = [
+            ("--by", "ann"),
+            ("--by", "ann"),
+            ("--by", "bob", "--arguments", "{}"),
+            ("--by", "bob", "--reason", "go"),
+        ]
+        return [
+            await asyncio.to_thread(
+                laneway, path, "approve", "ship", "d", *words, "--wait", str(HANG_SECONDS)
+            )
+            for words in answers
+        ]
+
+    first, twice, unfit, last = beside(path, LAUNCH, act)
+
+    assert first == (0, "✓ answer 1 to ship t1.1.a1: taken up; 1 more must grant it\n")
+    assert twice[0] == 1
+    assert "refused: ann has granted approval t1.1.a1 already" in twice[1]
+    assert unfit[0] == 1
+    assert "cannot be used" in unfit[1]
+    assert last[0] == 0
+    assert "taken up; call t1.1 is " in last[1]
+
+
+def test_an_answer_whose_run_was_removed_is_refused(path: Path) -> None:
+    parked(path)
+    (question,) = open_approvals(path)
+    answer = SentAnswer(approval=question.approval, digest="", granted=True)
+    sent = send(path, "ship", "d", answer)
+    remove(path, [RUN])
+
+    assert became(path, sent, 0).why == "the run was removed"
+
+
+def test_a_question_of_a_call_within_a_call_is_answered_through_the_run_at_the_top(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heartbeat, "LOOK_SECONDS", 0.01)
+    plan = {"calls": [{"id": "o", "tool": "outer", "arguments": {}}]}
+
+    async def act(run: Run) -> tuple[int, str]:
+        (question,) = run.approvals
+        return await asyncio.to_thread(
+            laneway, path, "approve", "ship", question.id, "--wait", str(HANG_SECONDS)
+        )
+
+    code, said = beside(path, plan, act)
+
+    assert code == 0
+    assert "to ship/t1.1/1 t1.1.a1: taken up" in said
+
+
+def test_ids_of_the_provider_that_mean_two_questions_mean_none(path: Path) -> None:
+    calls = [
+        {"id": "p", "tool": "plan", "arguments": {"calls": [PLAN["calls"][0]]}},
+        {"id": "q", "tool": "plan", "arguments": {"calls": [PLAN["calls"][0]]}},
+    ]
+    parked(path, {"calls": calls})
+
+    assert [one.name for one in open_approvals(path)] == ["p/d", "q/d"]
+    assert laneway(path, "deny", "ship", "d")[0] == 2
+    assert laneway(path, "deny", "ship", "p/d", "--by", "ann")[0] == 0
+    assert laneway(path, "deny", "ship", "t1.3/1")[0] == 2
+    assert laneway(path, "deny", "ship", "t1.4")[0] == 2
+
+
+def test_who_answers_may_have_no_name(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody() -> str:
+        raise KeyError("uid")
+
+    monkeypatch.setattr(getpass, "getuser", nobody)
+    parked(path)
+
+    assert laneway(path, "deny", "ship", "d")[0] == 0
+    assert laneway(path, "approvals")[1].splitlines()[-1] == (
+        "    answered, not taken up yet: refused"
+    )
+    assert with_store(path, SqliteStore.letters)[0].answer.by == ""
+
+
+# How letters are taken up
+
+
+def test_letters_of_a_run_that_is_being_left_stay_for_the_next_driver(path: Path) -> None:
+    parked(path)
+    laneway(path, "approve", "ship", "d", "--by", "ann")
+
+    class Late(PassingStore):
+        """Tells of the letters only when the run is being left."""
+
+        scheduler: Any = None
+
+        async def letters(self, run: RunId | None = None, /) -> Sequence[Letter]:
+            found = await super().letters(run)
+            if self.scheduler is None:
+                return ()
+            self.scheduler.leaving = True
+            return found
+
+    store = Late(SqliteStore(path))
+
+    async def host(run: Run) -> int:
+        store.scheduler = run._scheduler
+        assert store.scheduler is not None
+        await take_up(store.scheduler)
+        store.scheduler.leaving = False
+        store.scheduler = None
+        return len(run.approvals)
+
+    assert drive(path, host, journal=store) == 1
+    assert len(with_store(path, SqliteStore.letters)) == 1
+
+
+def test_an_engine_that_closes_takes_up_nothing_more(path: Path) -> None:
+    parked(path)
+
+    class Slow(PassingStore):
+        begun: asyncio.Event
+
+        async def letters(self, run: RunId | None = None, /) -> Sequence[Letter]:
+            if not self.begun.is_set():
+                return ()
+            await asyncio.Event().wait()
+            raise AssertionError(run)
+
+    store = Slow(SqliteStore(path))
+
+    async def main() -> None:
+        store.begun = asyncio.Event()
+        async with Engine([deploy, look], journal=store) as engine, engine.run(RUN):
+            store.begun.set()
+            engine._letters._sent(RunId("another"))
+            engine._letters._sent(RUN)
+            engine._letters._sent(RUN)
+            assert len(engine._letters._taking) == 1
+            await asyncio.sleep(0)
+        assert engine._letters._taking == {}
+
+    asyncio.run(main())
 
 
 DRIVER = """

@@ -22,6 +22,7 @@ from laneway.journal.inbox import Letter, SentAnswer
 from laneway.journal.sqlite import SqliteStore
 from laneway.journal.unblocking import unblocks
 from laneway.policies.approvals import expired
+from laneway.states import State
 
 LOOK_SECONDS = 0.1
 """Between two looks at what became of an answer."""
@@ -199,11 +200,8 @@ def _named(views: Sequence[RunView], run: str, name: str) -> tuple[RunView, Appr
         [one for one in found if name in _spelt(run, one[0], one[1].call)],
         [one for one in found if name in _spelt(run, one[0], _host_name(*one))],
     ):
-        own = [one for one in names if one[0].run == run] or names
-        if len(own) == 1:
-            return own[0]
-        if own:
-            break
+        if len(names) == 1:
+            return names[0]
     of_run = next(view for view in views if view.run == run)
     ids = [one.id if view.run == run else f"{view.run}/{one.id}" for view, one in found]
     raise UnknownApprovalError(run, name, ids, happened_to(of_run, name))
@@ -239,10 +237,12 @@ async def _became(path: Path, sent: Became, seconds: float) -> Became:
 async def _counted(store: SqliteStore, sent: Became) -> Became:
     """What the fact of an answer that has left the inbox brought about so far."""
     view = fold(sent.run, await store.read(sent.run))
-    question = view.approvals[sent.approval]
+    question = view.approvals.get(sent.approval)
+    if question is None:
+        return msgspec.structs.replace(sent, standing="refused", why="the run was removed")
     call = view.calls[question.call]
     missing = question.needed - len(question.counted)
     why = f"call {call.id} is {call.state}"
-    if question.answer is None and call.open and missing > 0:
+    if call.state is State.AWAITING_APPROVAL and missing:
         why = f"{missing} more must grant it"
     return msgspec.structs.replace(sent, standing="counted", why=why)
