@@ -80,6 +80,10 @@ def answer(top: "Scheduler", name: str, said: Said) -> "Scheduler":
         scheduler.complete(call)
     question = question_of(call)
     _see_that_counts(call, question, shown.id, said)
+    if call.tool is None and (said.arguments is not None or said.scope or said.pattern is not None):
+        raise UsageError(
+            f"there is no tool {call.record.tool!r} any more, so {call.id} cannot run; deny it"
+        )
     given = _grant_of(call, question, said)
     edit, real = None, None
     if said.arguments is not None:
@@ -204,7 +208,7 @@ def follow(
         step.facts.append(fact)
         step.end(call, State.DENIED, rejected(fact.by, fact.reason))
         return
-    verdict = None
+    verdict = step.judge(call) if call.checked is not None and fact.edit is None else None
     if fact.edit is not None:
         failure = put_in(call, fact.edit, real)
         if failure is not None:

@@ -45,7 +45,7 @@ def edited(call: "LiveCall", given: Mapping[str, Any]) -> tuple[Edit, dict[str, 
         UsageError: they do not fit the tool, or name what cannot be claimed.
     """
     tool, scheduler = call.tool, call.scheduler
-    assert tool is not None, "a call of a tool that is gone cannot be completed, nor asked about"
+    assert tool is not None
     try:
         real = plain(dict(given))
     except (NotPlainError, TypeError, ValueError) as error:

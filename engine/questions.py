@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from laneway.engine.turn import host_name
 from laneway.errors import EngineClosedError
-from laneway.ids import ApprovalId, CallId
+from laneway.ids import ApprovalId, CallId, RunId
 from laneway.journal.fold import ApprovalView, RunView
 from laneway.journal.unblocking import unblocks
 from laneway.outcomes import Failure
@@ -28,6 +28,11 @@ class OpenApproval(ApprovalView):
 
     view: RunView = field(kw_only=True, repr=False, compare=False)
     nested: bool = field(default=False, kw_only=True)
+
+    @property
+    def run(self) -> RunId:
+        """The run that it is in."""
+        return self.view.run
 
     @property
     def id(self) -> ApprovalId:

@@ -52,6 +52,11 @@ class Inbox(Protocol):
     A store that wraps another passes it on, with the functions of this module.
     """
 
+    @property
+    def has_inbox(self) -> bool:
+        """Whether there is one: a store that wraps another says what that one says."""
+        ...
+
     async def send(self, run: RunId, answer: SentAnswer, /) -> int:
         """Put an answer in, durably, whoever drives the run or nobody; gives its number.
 
@@ -80,22 +85,30 @@ class Inbox(Protocol):
         ...
 
 
+def inbox_of(store: object, /) -> Inbox | None:
+    """The inbox of a journal, if it has one."""
+    return store if isinstance(store, Inbox) and store.has_inbox else None
+
+
 async def letters(store: object, run: RunId, /) -> Sequence[Letter]:
-    """The answers that wait to be taken up, if the store can have any."""
-    found = await store.letters(run) if isinstance(store, Inbox) else ()
+    """The answers that wait to be taken up, if there can be any."""
+    inbox = inbox_of(store)
+    found = () if inbox is None else await inbox.letters(run)
     return [one for one in found if not one.refused]
 
 
 async def taken(store: object, number: int, refused: str = "", /) -> None:
     """Say what became of an answer; see `Inbox`."""
-    if isinstance(store, Inbox):
-        await store.taken(number, refused)
+    inbox = inbox_of(store)
+    if inbox is not None:
+        await inbox.taken(number, refused)
 
 
 def when_sent(store: object, tell: Callable[[RunId], object], /) -> None:
-    """Be told of answers, if the store can tell; see `Inbox`."""
-    if isinstance(store, Inbox):
-        store.when_sent(tell)
+    """Be told of answers, if there can be any; see `Inbox`."""
+    inbox = inbox_of(store)
+    if inbox is not None:
+        inbox.when_sent(tell)
 
 
 def letter_of(line: Sequence[Any], /) -> Letter:

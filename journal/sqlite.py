@@ -50,6 +50,8 @@ class SqliteStore:
     every third of that, from a thread of its own: an event loop that is blocked looks alive.
     """
 
+    has_inbox = True
+
     def __init__(
         self,
         path: str | Path,

@@ -289,6 +289,49 @@ def test_what_was_changed_survives_a_crash_right_after_the_answer(when: str) -> 
     assert turn.call("a").edit is not None
 
 
+def test_a_call_whose_tool_is_gone_takes_no_other_arguments() -> None:
+    stage = Stage()
+    theatre = Theatre(stage, asking(stage))
+
+    async def first(run: Run) -> None:
+        await run.submit(plan(asks("a")), wait=False)
+
+    async def second(run: Run) -> Turn:
+        with pytest.raises(UsageError, match=r"no tool 'ask' any more, so t1\.1 cannot run"):
+            await run.approve("a", arguments={"n": "b"})
+        with pytest.raises(UsageError, match="there is no tool 'ask' any more"):
+            await run.approve("a", for_="run")
+        await run.approve("a")
+        turn = await run.finish()
+        assert turn is not None
+        return turn
+
+    theatre.enter(first)
+    theatre.tools = []
+
+    assert codes(theatre.enter(second)) == {"a": Code.UNKNOWN_TOOL}
+
+
+def test_no_answer_lifts_what_the_policy_denies_by_now() -> None:
+    stage = Stage()
+    theatre = Theatre(stage, asking(stage))
+
+    async def first(run: Run) -> None:
+        await run.submit(plan(asks("a")), wait=False)
+
+    async def second(run: Run) -> Turn:
+        await run.approve("a", by="ann")
+        turn = run.open_turn or run.turns[0]
+        assert turn.call("a").state is State.DENIED
+        return turn
+
+    theatre.enter(first)
+    turn = theatre.enter(second, policy=Policy([Rule(Decision.DENY, tools=["ask"], name="stop")]))
+
+    assert failure(turn, "a").code is Code.POLICY_DENIED
+    assert turn.call("a").rule == "rule 1 (stop)"
+
+
 # Order, where an edit claims more
 
 

@@ -22,6 +22,7 @@ import pytest
 from typer.testing import CliRunner
 
 from laneway import Effect, Engine, Run, State, ToolContext, Turn, plan_tool, tool
+from laneway.engine.cli.answering import Answer, answered
 from laneway.engine.cli.app import app
 from laneway.engine.cli.asked import became, open_approvals, send
 from laneway.engine.cli.stores import PassingStore
@@ -30,8 +31,9 @@ from laneway.errors import JournalError, UnknownRunError
 from laneway.facts import ApprovalAnswered
 from laneway.ids import ApprovalId, RunId
 from laneway.journal import heartbeat
+from laneway.journal.fold import CallView
 from laneway.journal.housekeeping import remove
-from laneway.journal.inbox import Inbox, Letter, SentAnswer, letters
+from laneway.journal.inbox import Letter, SentAnswer, inbox_of, letters
 from laneway.journal.memory import MemoryStore
 from laneway.journal.sqlite import SqliteStore
 
@@ -338,8 +340,8 @@ def test_a_line_of_the_inbox_that_cannot_be_read_is_named(path: Path) -> None:
 def test_a_store_without_an_inbox_has_no_letters() -> None:
     async def main() -> None:
         store = PassingStore(MemoryStore())
-        assert not isinstance(MemoryStore(), Inbox)
-        assert isinstance(store, Inbox)
+        assert inbox_of(MemoryStore()) is None
+        assert inbox_of(store) is None
         assert await store.letters() == ()
         assert await letters(MemoryStore(), RUN) == []
         await store.taken(1)
@@ -478,6 +480,36 @@ def test_who_answers_may_have_no_name(path: Path, monkeypatch: pytest.MonkeyPatc
         "    answered, not taken up yet: refused"
     )
     assert with_store(path, SqliteStore.letters)[0].answer.by == ""
+
+
+def test_who_is_at_the_terminal_is_asked_once_where_somebody_else_must_say_so_too(
+    path: Path,
+) -> None:
+    asked: list[Any] = []
+
+    async def ask(call: CallView) -> Answer:
+        assert call.approval is not None
+        asked.append(call.approval.arguments)
+        return Answer(granted=True, by="ann")
+
+    async def host(run: Run) -> Turn:
+        turn = await run.submit(LAUNCH, wait=False)
+        news = asyncio.Event()
+        async with answered(run, news, ask):
+            for _ in range(3):
+                news.set()
+                await asyncio.sleep(0)
+            while not run.approvals[0].counted:  # noqa: ASYNC110 - there is no event for it
+                await asyncio.sleep(0)
+            news.set()
+            await run.approve("d", by="bob")
+            await turn.wait()
+        return turn
+
+    turn = drive(path, host)
+
+    assert asked == [{"version": 1}]
+    assert turn.call("d").rule == "approved by ann and bob"
 
 
 # How letters are taken up

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from laneway.errors import JournalError, RunOwnedError
 from laneway.facts import Driver, Row
 from laneway.ids import RunId
-from laneway.journal.inbox import Inbox, Letter, SentAnswer, taken, when_sent
+from laneway.journal.inbox import Letter, SentAnswer, inbox_of, taken, when_sent
 from laneway.journal.store import JournalStore, RunEntry, confirm, when_lost
 
 
@@ -52,19 +52,26 @@ class PassingStore:
         """Be told of runs that are lost."""
         when_lost(self.store, tell)
 
+    @property
+    def has_inbox(self) -> bool:
+        """Whether the store behind has one."""
+        return inbox_of(self.store) is not None
+
     async def send(self, run: RunId, answer: SentAnswer, /) -> int:
         """Put an answer into the inbox of a run.
 
         Raises:
             JournalError: the store behind has none.
         """
-        if not isinstance(self.store, Inbox):
+        inbox = inbox_of(self.store)
+        if inbox is None:
             raise JournalError("this journal has no inbox")
-        return await self.store.send(run, answer)
+        return await inbox.send(run, answer)
 
     async def letters(self, run: RunId | None = None, /) -> Sequence[Letter]:
         """List the inbox of a run, or of all."""
-        return await self.store.letters(run) if isinstance(self.store, Inbox) else ()
+        inbox = inbox_of(self.store)
+        return () if inbox is None else await inbox.letters(run)
 
     async def taken(self, number: int, refused: str = "", /) -> None:
         """Say what became of an answer."""

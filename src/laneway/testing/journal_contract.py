@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 from laneway.errors import JournalError, RunOwnedError
 from laneway.facts import Driver, Row
 from laneway.ids import ApprovalId, RunId
-from laneway.journal.inbox import Inbox, SentAnswer
+from laneway.journal.inbox import SentAnswer, inbox_of
 from laneway.journal.lease import this_driver
 from laneway.journal.store import JournalStore, RunEntry
 from laneway.testing.sample_facts import every_kind_of_fact, notes, numbered
@@ -329,24 +329,25 @@ class JournalStoreContract:
         """From any store on the journal, whoever drives the run or nobody; the oldest first."""
 
         async def scenario(store: JournalStore, other: JournalStore) -> None:
-            if not (isinstance(store, Inbox) and isinstance(other, Inbox)):
+            here, there = inbox_of(store), inbox_of(other)
+            if here is None or there is None:
                 return
             await _written(store, notes(A, 1))
-            await refused(JournalError, lambda: other.send(B, _answer("t1.1.a1")))
+            await refused(JournalError, lambda: there.send(B, _answer("t1.1.a1")))
             await store.take(B, this_driver())
             await commit(store, notes(B, 1))
-            first = await other.send(A, _answer("t1.1.a1"))
-            await other.send(B, _answer("t1.1.a1"))
-            second = await store.send(A, _answer("t1.2.a1"))
-            numbers = [one.number for one in await store.letters(A)]
+            first = await there.send(A, _answer("t1.1.a1"))
+            await there.send(B, _answer("t1.1.a1"))
+            second = await here.send(A, _answer("t1.2.a1"))
+            numbers = [one.number for one in await here.letters(A)]
             _expect(numbers == [first, second], f"the inbox of one run holds {numbers}")
-            named = [one.run for one in await other.letters()]
+            named = [one.run for one in await there.letters()]
             _expect(named == [A, B, A], f"the inbox of all runs holds letters to {named}")
-            kept = next(iter(await store.letters(A))).answer
+            kept = next(iter(await here.letters(A))).answer
             _expect(kept == _answer("t1.1.a1"), f"the answer came back as {kept}")
-            await store.taken(first)
-            await store.taken(first)
-            numbers = [one.number for one in await other.letters(A)]
+            await here.taken(first)
+            await here.taken(first)
+            numbers = [one.number for one in await there.letters(A)]
             _expect(numbers == [second], "an answer was not removed, or another was")
 
         self._with_two(scenario)
@@ -355,14 +356,15 @@ class JournalStoreContract:
         """And without what it would have run with; what was said of it first stands."""
 
         async def scenario(store: JournalStore) -> None:
-            if not isinstance(store, Inbox):
+            inbox = inbox_of(store)
+            if inbox is None:
                 return
             await _written(store, notes(A, 1))
-            number = await store.send(A, _answer("t1.1.a1", arguments={"secret": 1}))
-            await store.taken(number, "too late")
-            await store.taken(number, "much too late")
-            await store.taken(number)
-            (found,) = await store.letters(A)
+            number = await inbox.send(A, _answer("t1.1.a1", arguments={"secret": 1}))
+            await inbox.taken(number, "too late")
+            await inbox.taken(number, "much too late")
+            await inbox.taken(number)
+            (found,) = await inbox.letters(A)
             _expect(found.refused == "too late", f"it is said to be refused as {found.refused!r}")
             _expect(found.answer.arguments is None, "what it would have run with is still there")
 
@@ -372,14 +374,15 @@ class JournalStoreContract:
         """Of that run and no other, and again until it has been taken."""
 
         async def scenario(store: JournalStore, other: JournalStore) -> None:
-            if not (isinstance(store, Inbox) and isinstance(other, Inbox)):
+            here, there = inbox_of(store), inbox_of(other)
+            if here is None or there is None:
                 return
             told: asyncio.Queue[RunId] = asyncio.Queue()
             await _written(other, notes(B, 1))
             await _written(store, notes(A, 1))
-            store.when_sent(told.put_nowait)
-            await other.send(B, _answer("t1.1.a1"))
-            await other.send(A, _answer("t1.1.a1"))
+            here.when_sent(told.put_nowait)
+            await there.send(B, _answer("t1.1.a1"))
+            await there.send(A, _answer("t1.1.a1"))
             for _ in range(2):
                 run = await asyncio.wait_for(told.get(), SENT_SECONDS)
                 _expect(run == A, f"told of {run!r}, which another drives")
