@@ -13,7 +13,8 @@ import laneway
 from laneway.engine.controls import Lanes
 from laneway.engine.explain import Explanation, Wait
 from laneway.engine.foreseen import Preview
-from laneway.journal.fold import ApprovalView, CallView
+from laneway.engine.questions import OpenApproval
+from laneway.journal.fold import ApprovalView, CallView, GrantView
 
 OURS = frozenset(
     {
@@ -25,7 +26,14 @@ OURS = frozenset(
 PAGE = Path(__file__).with_name("reference.md")
 GROUPS: dict[str, tuple[Any, ...]] = {
     "The engine": (laneway.Engine, laneway.Limits, laneway.Status),
-    "A run and its turns": (laneway.Run, laneway.Turn, CallView, ApprovalView),
+    "A run and its turns": (
+        laneway.Run,
+        laneway.Turn,
+        CallView,
+        ApprovalView,
+        OpenApproval,
+        GrantView,
+    ),
     "Looking": (Explanation, Wait, Preview, laneway.StopReport),
     "Tools": (
         laneway.tool,

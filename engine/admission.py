@@ -227,8 +227,6 @@ def complete(call: LiveCall) -> Failure | None:
     if call.plan is not None:
         call.checked = _gathered(call, call.plan)
         return None
-    if call.sealed is LOST:
-        return not_kept(call.record.tool, marked(call.record.arguments))
     resolved = resolved_arguments(call, tool)
     if isinstance(resolved, Failure):
         return resolved
@@ -237,7 +235,7 @@ def complete(call: LiveCall) -> Failure | None:
         return checked if scheduler.secrets is None else _told(checked, call, resolved)
     arguments, secret = checked.arguments, frozenset[str]()
     if scheduler.secrets is not None:
-        shown = _resolved(call, tool, call.record.arguments, marks=True)
+        shown = told_arguments(call, tool)
         arguments = scheduler.secrets.settled(tool.spec.name, checked.arguments, resolved, shown)
         secret = differing(arguments, checked.arguments)
     claims = claims_of(tool, arguments, NOTHING, scheduler, secret)
@@ -264,12 +262,17 @@ def complete(call: LiveCall) -> Failure | None:
 def resolved_arguments(call: LiveCall, tool: Tool[..., Any]) -> dict[str, Any] | Failure:
     """Put the results that a ready call refers to into its arguments, which are not checked yet."""
     if call.sealed is LOST:
-        return not_kept(call.record.tool, marked(call.record.arguments))
+        return not_kept(call.record.tool, marked(call.edited or call.record.arguments))
+    if call.edited is not None:
+        return deepcopy(call.edited)
     return _resolved(call, tool, call.record.arguments if call.sealed is None else call.sealed)
 
 
 def told_arguments(call: LiveCall, tool: Tool[..., Any]) -> dict[str, Any] | Failure:
     """The recorded arguments with the results that they refer to, as the journal tells them."""
+    if call.edited is not None:
+        secrets = call.scheduler.secrets
+        return call.edited if secrets is None else secrets.shown(tool.spec.name, call.edited)
     return _resolved(call, tool, call.record.arguments, marks=True)
 
 

@@ -16,6 +16,7 @@ from laneway.engine.controls import Lanes
 from laneway.engine.deadlines import Deadlines
 from laneway.engine.durations import Durations
 from laneway.engine.foreseen import Preview
+from laneway.engine.inbox import Letters
 from laneway.engine.plain import whole_text
 from laneway.engine.preview import preview
 from laneway.engine.providers import parse
@@ -131,6 +132,7 @@ class Engine:
         self._reserve = last_summary
         self._clock = clock
         self._services: Services | None = None
+        self._letters: Letters
         self._schedulers: set[Scheduler] = set()
         self._entering = threading.Lock()
         self._entered = False
@@ -174,6 +176,7 @@ class Engine:
             open_run=self.run,
         )
         services.controls = Lanes(services, self._lanes, self._note)
+        self._letters = Letters(journal, self._driven)
         return self
 
     async def __aexit__(
@@ -192,6 +195,7 @@ class Engine:
         async with AsyncExitStack() as closing:
             closing.callback(self._forget, services)
             closing.push_async_callback(services.journal.close)
+            closing.push_async_callback(self._letters.close)
             for scheduler in self._schedulers:
                 closing.callback(scheduler.bodies.abandon)
                 closing.push_async_callback(scheduler.leave)
@@ -321,6 +325,9 @@ class Engine:
                 for call, since in scheduler.bodies.stuck.items()
             ),
         )
+
+    def _driven(self, run: RunId) -> Scheduler | None:
+        return next((one for one in self._schedulers if one.log.view.run == run), None)
 
     def drives(self, scheduler: Scheduler) -> bool:
         """Whether a run that has been entered has not been left, and neither has the engine."""

@@ -11,6 +11,7 @@ import msgspec
 from laneway.calls import CallRecord, Reason, Referring
 from laneway.claims import Claim
 from laneway.engine.context import Stop
+from laneway.facts import ApprovalAnswered
 from laneway.ids import ApprovalId, CallId, RunId
 from laneway.outcomes import Outcome
 from laneway.states import State, move
@@ -80,6 +81,10 @@ class LiveCall(msgspec.Struct, eq=False, kw_only=True):
     """The question about it that is open, or was answered with yes."""
     asked: int = 0
     """How many questions have been asked about it."""
+    answers: tuple[ApprovalAnswered, ...] = ()
+    """To that question, kept or on their way."""
+    edited: dict[str, Any] | None = None
+    """What a human made of the arguments, with their secrets; no text in them refers."""
     plan: "LivePlan | None" = None
     """What it holds, if it is the call of a plan: it only gathers what those calls come to."""
     part_of: "LivePlan | None" = None

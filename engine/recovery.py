@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from laneway.calls import CallRecord, Reason
 from laneway.claims import Access
 from laneway.effects import Effect
+from laneway.engine.edits import keep
 from laneway.engine.failures import lost
 from laneway.engine.handing_on import hand_on_again
 from laneway.engine.live import LiveCall, LivePlan, LiveTurn
@@ -162,10 +163,15 @@ def _revive_call(view: CallView, turn: LiveTurn, scheduler: "Scheduler") -> Live
     approvals = scheduler.log.view.approvals
     if approvals:
         call.asked = sum(one.asked.call == view.id for one in approvals.values())
+    edit = view.edit
     if view.approval is not None:
+        edit = view.approval.edit or edit
         call.approval = view.approval.id
+        call.answers = view.approval.answers
         left = view.approval.asked.expires_wall - services.clock.wall()
         call.due = services.clock.monotonic() + max(left, 0.0)
+    if edit is not None:
+        keep(call, edit)
     return call
 
 

@@ -8,7 +8,9 @@ from typing import Any
 
 import msgspec
 
+from laneway.engine.failures import shortened
 from laneway.engine.plain import whole_text
+from laneway.facts import Edit
 from laneway.outcomes import Failure, Happened, Outcome, Success
 
 NO_OUTPUT = "(no output)"
@@ -38,6 +40,19 @@ def text_of(outcome: Outcome) -> str:
     else:
         text = _told(outcome)
     return text if text.isascii() else whole_text(text)
+
+
+def noted(outcome: Outcome, note: str) -> str:
+    """Write an outcome behind a note of the engine's own; without one, as it is."""
+    text = text_of(outcome)
+    return f"{whole_text(note)}\n\n{text}" if note else text
+
+
+def note_of(edit: Edit | None) -> str:
+    """What the model is told with the result of a call whose arguments a human changed."""
+    if edit is None:
+        return ""
+    return f"A human changed the arguments of this call to: {shortened(json_text(edit.arguments))}"
 
 
 def json_text(value: Any) -> str:

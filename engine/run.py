@@ -1,15 +1,18 @@
 """A run: a conversation's work under one id, and the host's handle on it."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from laneway.engine import admission
+from laneway.engine.answering import Said, answer, revoke
 from laneway.engine.explain import Explanation, explain
 from laneway.engine.failures import WITHDRAWN, Told, cancelled
+from laneway.engine.granting import standing
 from laneway.engine.holdovers import end_holdovers, hold_for
+from laneway.engine.inbox import take_up
 from laneway.engine.leftovers import end_left, is_over
 from laneway.engine.live import LiveCall, LiveTurn
 from laneway.engine.modes import change_mode, mode_of
@@ -18,7 +21,7 @@ from laneway.engine.plain import whole_text
 from laneway.engine.providers import parse
 from laneway.engine.providers.reply import Reply
 from laneway.engine.providers.say import said_by_host
-from laneway.engine.questions import open_questions, question_named
+from laneway.engine.questions import OpenApproval, asked, each, open_questions
 from laneway.engine.recovery import found_out, revive
 from laneway.engine.repeated import see_that_same
 from laneway.engine.reporting import StopReport, report
@@ -35,7 +38,7 @@ from laneway.engine.settling import (
     unsettled_call,
 )
 from laneway.engine.showing import definitions
-from laneway.engine.step import bound_digest, may_run_again
+from laneway.engine.step import may_run_again
 from laneway.engine.stopping import (
     carry_out,
     is_of_user,
@@ -51,17 +54,15 @@ from laneway.errors import (
     LanewayError,
     OpenTurnError,
     PlanError,
-    UnknownApprovalError,
     UnknownCallError,
     UsageError,
 )
-from laneway.facts import ApprovalAnswered, Fact, HostNoted, MessageSaid, Row, RunOpened, RunTaken
+from laneway.facts import Fact, HostNoted, MessageSaid, Row, RunOpened, RunTaken
 from laneway.ids import RunId
-from laneway.journal.fold import ApprovalView, CallView, RunView, TurnView, fold
+from laneway.journal.fold import CallView, GrantView, RunView, TurnView, fold
 from laneway.journal.lease import this_driver
 from laneway.journal.writer import RunLog
 from laneway.outcomes import Failure, StopReason
-from laneway.policies.approvals import Standing, standing
 from laneway.policies.layers import OnePolicy, with_run_layer
 from laneway.policies.stopping import Through, reason_named
 from laneway.states import State
@@ -185,6 +186,8 @@ class Run:
                 remember(turn, scheduler)
         if view.open_turn is not None:
             scheduler.turn = revive(view.open_turn, scheduler)
+        if any(one.answer is None for one in view.approvals.values()):
+            await take_up(scheduler)  # Before a question is shown again.
         self._engine.joined(scheduler)
 
     async def __aexit__(
@@ -253,7 +256,7 @@ class Run:
         return None if view is None else Turn(self, view)
 
     @property
-    def approvals(self) -> Sequence[ApprovalView]:
+    def approvals(self) -> Sequence[OpenApproval]:
         """The questions that wait for a human, in the order in which they were asked.
 
         Those of calls within this run's calls come last; their ids begin with the name of the run
@@ -274,6 +277,11 @@ class Run:
         return definitions(
             services.tools, provider, scheduler.policy, scheduler.mode, services.unattended
         )
+
+    @property
+    def grants(self) -> Sequence[GrantView]:
+        """What humans have granted for later calls, and not revoked; the first first."""
+        return standing(self.view)
 
     def explain(self) -> tuple[Explanation, ...]:
         """Say of every unfinished call what it waits for, since when, and what that waits for."""
@@ -479,54 +487,86 @@ class Run:
         """
         return report(self.view)
 
-    async def approve(self, name: str, *, by: str = "", reason: str = "") -> None:
+    async def approve(
+        self,
+        name: str,
+        *,
+        by: str = "",
+        reason: str = "",
+        arguments: Mapping[str, Any] | None = None,
+        for_: Literal["", "run"] = "",
+        pattern: Mapping[str, Any] | None = None,
+        digest: str = "",
+    ) -> None:
         """Let a call run that waits for a human.
 
         Args:
             name: of the approval, or of its call (the provider's id or Laneway's; for a call of a
                 plan `t3.2/1`, or the provider's ids of both: `call_7/a`).
-            by: who says so.
+            by: who says so; needed where several people must.
             reason: kept with the answer.
+            arguments: all of them, to run with in place of those that were asked about. They are
+                checked and judged from the start, this answer takes the place of a new question,
+                and the model is told with the result. What others have granted before is void.
+            for_: `run` lets later calls of the tool pass too, where a rule or the tool itself asks.
+            pattern: path → pattern, as in rules, to let those pass whose arguments fit.
+            digest: of the question as it was shown; refused if it has changed since.
 
         Raises:
-            UnknownApprovalError: no such question is open.
+            UnknownApprovalError: no such question is open; says what became of it.
+            UsageError: the answer does not count, or cannot be meant; nothing was written.
         """
-        await self._answer(name, granted=True, by=by, reason=reason)
+        said = Said(
+            granted=True,
+            by=by,
+            reason=reason,
+            arguments=arguments,
+            scope=for_,
+            pattern=pattern,
+            digest=digest,
+        )
+        await answer(self._live, name, said).kept()
 
-    async def deny(self, name: str, *, by: str = "", reason: str = "") -> None:
+    async def deny(self, name: str, *, by: str = "", reason: str = "", digest: str = "") -> None:
         """Refuse a call that waits for a human; the model is given the reason.
 
-        Raises:
-            UnknownApprovalError: no such question is open.
-        """
-        await self._answer(name, granted=False, by=by, reason=reason)
+        One refusal is enough where several people are asked.
 
-    async def _answer(self, name: str, *, granted: bool, by: str, reason: str) -> None:
-        questions = open_questions(self._live)
-        found = question_named(name, questions)
-        turn = None if found is None else found[0].turn
-        call = None if found is None or turn is None else turn.by_id(found[1].asked.call)
-        if found is None or call is None or call.state is not State.AWAITING_APPROVAL:
-            raise UnknownApprovalError(self._name, name, [one.id for _, one in questions])
-        scheduler, approval = found
-        if call.checked is None:  # Asked by an earlier driver, and not resumed yet.
-            scheduler.complete(call)
-        said = ApprovalAnswered(
-            call=call.id,
-            approval=approval.asked.approval,
-            granted=granted,
-            by=whole_text(by),
-            reason=whole_text(reason),
-        )
-        wall = scheduler.services.clock.wall()
-        stands = standing(approval.asked, said, digest_now=bound_digest(call), wall=wall)
-        if stands in (Standing.EXPIRED, Standing.STALE):
-            raise UsageError(
-                f"approval {approval.id} is {stands}: it was asked for something that is over, or "
-                f"for other arguments than {call.name} has now"
-            )
-        scheduler.answer(call, said)
-        await scheduler.kept()
+        Raises:
+            UnknownApprovalError: no such question is open; says what became of it.
+            UsageError: it has expired, or changed since it was shown.
+        """
+        said = Said(granted=False, by=by, reason=reason, digest=digest)
+        await answer(self._live, name, said).kept()
+
+    async def asked(self) -> Sequence[OpenApproval]:
+        """Wait until a human is asked something, and give all questions that are open.
+
+        Raises:
+            EngineClosedError: the run is left.
+        """
+        return await asked(lambda: self._live)
+
+    def questions(self) -> AsyncGenerator[OpenApproval]:
+        """Give each question as it is asked, until nothing of the turn moves by itself any more.
+
+        For a turn of `submit(…, wait=False)`; a question comes again if its arguments are changed
+        while others are still to answer.
+        """
+        return each(lambda: self._live)
+
+    async def revoke(self, name: str, *, by: str = "", reason: str = "") -> None:
+        """Let what was granted for later calls hold no more; what it has let pass stays so.
+
+        Args:
+            name: of the approval that it was granted with, as `run.grants` tells.
+            by: who says so.
+            reason: kept with it.
+
+        Raises:
+            UsageError: there is no such grant, or it was revoked before.
+        """
+        await revoke(self._live, name, by, reason)
 
     async def cancel(
         self, name: str | None = None, *, reason: str = "the user cancelled it"

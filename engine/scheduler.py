@@ -12,13 +12,13 @@ from math import inf
 from typing import Any, TypeVar
 
 from laneway.engine.admission import Admission, alone, beside, complete
+from laneway.engine.answering import follow
 from laneway.engine.asking import Probes
 from laneway.engine.bodies import INTERRUPTED, Bodies
 from laneway.engine.failures import (
     APPROVAL_EXPIRED,
     Told,
     cancelled,
-    rejected,
     timed_out,
     turn_timed_out,
 )
@@ -280,15 +280,18 @@ class Scheduler:
         """Let a run go on that has stopped, if this lets it; say whether it does."""
         return go_on(self, through, by)
 
-    def answer(self, call: LiveCall, answered: ApprovalAnswered) -> None:
-        """A human answered the question that a call waits for."""
-        self.services.deadlines.forget(call)
+    def answer(
+        self, call: LiveCall, answered: ApprovalAnswered, real: dict[str, Any] | None = None
+    ) -> None:
+        """A human answered the question that a call waits for.
+
+        Args:
+            call: that waits.
+            answered: the answer.
+            real: the arguments that it changes, with their secrets.
+        """
         step = Step(self)
-        step.facts.append(answered)
-        if answered.granted:
-            step.queue(call, f"approved by {answered.by}" if answered.by else "approved")
-        else:
-            step.end(call, State.DENIED, rejected(answered.by, answered.reason))
+        follow(step, call, answered, real)
         self.post(step)
 
     def settle(self, call: LiveCall, outcome: Outcome, by: str) -> None:
@@ -336,11 +339,11 @@ class Scheduler:
             EngineClosedError: the run was left, and the turn has not been closed.
             JournalError: the journal broke.
         """
-        while self.log.broken is None and not self.left and not self._is_quiet(turn):
+        while self.log.broken is None and not self.left and not self.is_quiet(turn):
             waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             turn.quiet.append(waiting)
             await waiting
-        if self._is_quiet(turn) and (turn.closed or self.log.broken is None):
+        if self.is_quiet(turn) and (turn.closed or self.log.broken is None):
             return
         if self.log.broken is None or self.leaving:
             raise EngineClosedError(self.log.view.run)
@@ -380,6 +383,7 @@ class Scheduler:
                 await self.kept()
         finally:
             self.left = True
+            self.services.bell.ring()
             if self.turn is not None:
                 self._wake(self.turn, EngineClosedError(self.log.view.run))
 
@@ -477,6 +481,7 @@ class Scheduler:
     def broken(self, error: JournalError) -> None:
         """No fact can be kept any more: begin nothing, stop what runs, tell who waits."""
         self.services.controls.call_in(self)
+        self.services.bell.ring()
         self.probes.close()
         turn = self.turn
         if turn is None:
@@ -509,7 +514,7 @@ class Scheduler:
                 self._start_early(step)
             for turn in step.turns:
                 turn.seq = self.log.seq + len(step.facts)
-            if step.starts or step.turns or step.probes:
+            if step.starts or step.turns or step.probes or step.asks:
                 self.services.journal.post(
                     self.log, step.facts, lambda error: self._kept(step, error)
                 )
@@ -539,8 +544,10 @@ class Scheduler:
             self.bodies.launch(call)
         for call in step.probes:
             self.probes.ask(call)
+        if step.asks:
+            self.services.bell.ring()
         for turn in step.turns:
-            if turn.quiet and self._is_quiet(turn):
+            if turn.quiet and self.is_quiet(turn):
                 self._wake(turn, None)
 
     def _wake(self, turn: LiveTurn, error: LanewayError | None) -> None:
@@ -552,7 +559,8 @@ class Scheduler:
                 else:
                     future.set_exception(error)
 
-    def _is_quiet(self, turn: LiveTurn) -> bool:
+    def is_quiet(self, turn: LiveTurn) -> bool:
+        """Whether nothing of the turn moves by itself any more, and all of it is kept."""
         return turn.is_quiet and self.log.view.seq >= turn.seq
 
     def _limit(self, turn: LiveTurn) -> None:

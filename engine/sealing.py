@@ -216,6 +216,11 @@ class Secrets:
         written = [_written(one, args) for one, args in zip(calls, shown, strict=True)]
         return {"calls": written}
 
+    def written(self, asked: Asked) -> Any:
+        """Learn the secrets in arguments that a human wrote, and give them without."""
+        self.vault.learn(_with_inner(self._values(asked, _Names(()))))
+        return self.shown(asked.name, asked.arguments)
+
     def refused(self, asked: Asked) -> Failure | None:
         """Refuse a call whose arguments hold a mark, which a model has copied from what it read."""
         if isinstance(self._tools.get(asked.name), PlanTool) or not holds_mark(asked.arguments):

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from laneway.claims import exclusive
+from laneway.engine.bell import Bell
 from laneway.engine.clock import Clock
 from laneway.engine.deadlines import Deadlines
 from laneway.engine.durations import Durations
@@ -115,5 +116,7 @@ class Services:
     """Pure calls that others may join, by what makes them the same."""
     reserve: Reserve | None = None
     """What is kept back of budgets for a last summary."""
+    bell: Bell = field(default_factory=Bell)
+    """Rings whenever a human is asked."""
     overtake: bool
     """A call that waits for a human holds up only what needs it, not what conflicts with it."""

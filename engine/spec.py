@@ -71,6 +71,8 @@ class Declarations(TypedDict, total=False):
     judge every command in them. The one that `shell_claims` and `shell_effect` name is known."""
     approval: bool
     """Whether a human is asked for each call that no rule decides."""
+    approvers: int
+    """How many different people must grant a call of a tool that asks; 1 if left out."""
     strict: bool
     """No coercion, no unknown fields, nothing unwrapped."""
     literal: Collection[str]
@@ -116,6 +118,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
     command_lines: tuple[str, ...] = ()
     """Parameters that hold command lines."""
     approval: bool = False
+    approvers: int = 1
     strict: bool = False
     sync: bool = False
     """The function blocks: it runs in a thread."""
@@ -185,6 +188,7 @@ def spec_of(callee: Callee, schema: dict[str, Any], said: Declarations) -> ToolS
         agent=_word(name, "agent", said.get("agent", "")),
         command_lines=lines,
         approval=said.get("approval", False),
+        approvers=_approvers(name, said.get("approvers", 1), asks=bool(said.get("approval"))),
         strict=said.get("strict", False),
         sync=callee.sync,
         literal=literal,
@@ -262,6 +266,14 @@ def _retries(tool: str, retries: int) -> int:
     if retries < 0 or retries != math.floor(retries):
         raise ToolError(tool, f"retries={retries!r} is no number of further attempts")
     return int(retries)
+
+
+def _approvers(tool: str, approvers: object, *, asks: bool) -> int:
+    if type(approvers) is not int or approvers < 1:
+        raise ToolError(tool, f"approvers={approvers!r} is no number of people; give 1 or more")
+    if approvers > 1 and not asks:
+        raise ToolError(tool, f"approvers={approvers} is of no use without approval=True; say both")
+    return approvers
 
 
 def _priority(tool: str, priority: object) -> int:

@@ -7,9 +7,10 @@ once, so that the next event sees what this one decided; the world sees it after
 
 from collections.abc import Sequence
 from math import inf
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from laneway.calls import Reason
+from laneway.claims import Claim
 from laneway.engine.failures import (
     APPROVAL_STALE,
     WITHDRAWN,
@@ -24,6 +25,7 @@ from laneway.engine.failures import (
     stopped,
 )
 from laneway.engine.flights import join, part
+from laneway.engine.granting import answered, granted, wanted_by
 from laneway.engine.handing_on import hand_on
 from laneway.engine.live import LiveCall, LiveTurn
 from laneway.engine.nesting import permit
@@ -50,6 +52,7 @@ from laneway.lanes.priorities import bounded
 from laneway.lanes.requests import Request
 from laneway.outcomes import Code, Failure, Happened, Outcome, succeeded
 from laneway.policies.approvals import approval_id, digest, expiry
+from laneway.policies.grants import Demands
 from laneway.policies.questions import Decision, Question, Verdict, denied
 from laneway.states import State
 
@@ -61,9 +64,11 @@ class Step:
     """The consequences of one event in one run."""
 
     __slots__ = (
+        "asks",
         "facts",
         "landed",
         "probes",
+        "question",
         "ready",
         "released",
         "scheduler",
@@ -78,6 +83,10 @@ class Step:
         self.scheduler = scheduler
         self.services: Services = scheduler.services
         self.facts: list[Fact] = []
+        self.asks = False
+        """Somebody is to be told, once the facts are kept, that a human is asked."""
+        self.question: Question | None = None
+        """The last that was put to the policy."""
         self.starts: list[LiveCall] = []
         """Calls whose body may be entered once the facts are kept."""
         self.probes: list[LiveCall] = []
@@ -122,10 +131,29 @@ class Step:
             self.queue(call, verdict.rule)
         elif verdict.decision is Decision.DENY:
             self.end(call, State.DENIED, denied(verdict))
+        elif rule := self._passes(call):
+            self.queue(call, rule)
         elif call.turn.withdrawn:
             self.end_unstarted(call, WITHDRAWN)
         else:
             self._ask(call, verdict)
+
+    def _passes(self, call: LiveCall) -> str:
+        """Who has granted already what is to be asked about; empty for nobody."""
+        if call.approval is not None and (rule := answered(call, bound_digest(call))):
+            return rule
+        return granted(call, self.demands(call)) if self.scheduler.log.view.grants else ""
+
+    def demands(self, call: LiveCall) -> Demands:
+        """What is wanted of the answer about a call that is to be asked about."""
+        asking = (call,) if call.part_of is None else (call, call.part_of.call)
+        questions: list[Question] = []
+        for mode in (self.scheduler.mode, *modes_above(self.scheduler)):
+            for one in asking:
+                self._verdict(one, mode)
+                assert self.question is not None
+                questions.append(self.question)
+        return wanted_by(self.scheduler.policy, questions, call)
 
     def take_up(self, call: LiveCall) -> bool:
         """Look again at what an earlier driver let pass: tools, policy and mode may be others now.
@@ -147,7 +175,7 @@ class Step:
         elif verdict.decision is Decision.DENY:
             call.rule = verdict.rule
             refusal = denied(verdict)
-        elif verdict.decision is Decision.ASK and call.approval is None:
+        elif verdict.decision is Decision.ASK and call.approval is None and not self._passes(call):
             refusal = asks_now(verdict)
         if refusal is None:
             return True
@@ -156,8 +184,7 @@ class Step:
 
     def _still_bound(self, call: LiveCall, approval: ApprovalId) -> bool:
         """Whether what a human was asked about is what would run now."""
-        asked = self.scheduler.log.view.approvals[approval].asked
-        return asked.digest == bound_digest(call)
+        return self.scheduler.log.view.approvals[approval].digest == bound_digest(call)
 
     def judge(self, call: LiveCall) -> Verdict:
         """Ask the policy about the call as it would run now.
@@ -193,6 +220,7 @@ class Step:
             risk=spec.risk,
             command_lines=spec.command_lines,
         )
+        self.question = question
         try:
             verdict = self.scheduler.policy.decide(question)
             if not isinstance(verdict, Verdict):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -217,6 +245,9 @@ class Step:
         seconds = self.services.limits.approval_seconds
         call.asked += 1
         call.approval = approval_id(call.id, call.asked)
+        call.answers = ()
+        demands = self.demands(call)
+        self.asks = True
         self.facts.append(
             ApprovalAsked(
                 call=call.id,
@@ -225,6 +256,8 @@ class Step:
                 arguments=call.arguments,
                 rule=verdict.rule,
                 reason=verdict.reason,
+                approvers=demands.approvers,
+                each_time=demands.each_time,
                 expires_wall=expiry(clock.wall(), seconds),
             )
         )
@@ -248,6 +281,15 @@ class Step:
         call.successors = kept
         for target in passing:
             self._one_less(target)
+
+    def hold_back(self, call: LiveCall) -> None:
+        """A call that has begun nothing comes after others of its turn once more."""
+        turn = call.turn
+        turn.active -= 1
+        if call.state is State.AWAITING_APPROVAL:
+            turn.humans -= 1
+        call.move(State.PENDING)
+        self.give_back(call)
 
     def queue(self, call: LiveCall, rule: str) -> None:
         """Let the call pass, and ask for its lanes."""
@@ -664,15 +706,20 @@ def bound_digest(call: LiveCall) -> str:
     So not the claims on its run and on lanes, which only say what may run beside it, nor what its
     files are beside their names, which comes and goes with their links.
     """
+    return bound_of(call, call.arguments, call.claims)
+
+
+def bound_of(call: LiveCall, arguments: Any, claims: Sequence[Claim]) -> str:
+    """What an approval of this call would bind, if it had these arguments and claims."""
     record = call.record
     version = record.tool_version if call.tool is None else call.tool.spec.version
     run = call.scheduler.alone_in_run.resource
-    claims = [
+    final = [
         claim
-        for claim in call.claims
+        for claim in claims
         if claim.resource != run and not is_lane(claim.resource) and not is_alias(claim.resource)
     ]
-    return digest(record.tool, version, call.arguments, claims)
+    return digest(record.tool, version, arguments, final)
 
 
 def _no_verdict(given: object) -> NoReturn:

@@ -11,6 +11,7 @@ from laneway.engine.graph import digraph
 from laneway.engine.kinds import is_object
 from laneway.engine.providers import format_named
 from laneway.engine.providers.reply import Answer
+from laneway.engine.results import note_of
 from laneway.errors import TurnNotReadyError, UnknownCallError
 from laneway.ids import CallId
 from laneway.journal.fold import CallView, RunView, TurnView, open_calls
@@ -174,7 +175,12 @@ def rendered(turn: TurnView) -> list[dict[str, Any]]:
     Hosts do change them, to mark what a provider is to cache; what is recorded stays as it is.
     """
     answers = [
-        Answer(id=call.record.provider_id, name=call.record.tool, outcome=call.outcome)
+        Answer(
+            id=call.record.provider_id,
+            name=call.record.tool,
+            outcome=call.outcome,
+            note=note_of(call.edit),
+        )
         for call in asked_for(turn)
         if call.outcome is not None
     ]

@@ -33,6 +33,14 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     said: str
     """The reason that the answer gives."""
     waited_seconds: float | None
+    edited: Any = None
+    """What a human made of the arguments, and what the answer is bound to then."""
+    approvers: int = 1
+    """How many different people must grant it."""
+    granted_by: tuple[str, ...] = ()
+    """Those who have."""
+    holds_for: str = ""
+    """`run` or `pattern`, where it was granted for later calls, too."""
 
 
 class Dependency(msgspec.Struct, frozen=True, kw_only=True):

@@ -108,6 +108,7 @@ def _decision(course: Course) -> str:
 def approval_of(time: Timeline, course: Course, question: Question) -> Approval:
     """Tell of a question to a human, and of the answer."""
     asked, answer = question.asked, question.answer
+    view = time.view.approvals[asked.approval]
     over = question.answered_at or next(
         (
             one.ended
@@ -131,6 +132,14 @@ def approval_of(time: Timeline, course: Course, question: Question) -> Approval:
         by="" if answer is None else answer.by,
         said="" if answer is None else answer.reason,
         waited_seconds=None if over is None else over.at - question.asked_at.at,
+        edited=None if view.edit is None else view.edit.arguments,
+        approvers=view.needed,
+        granted_by=tuple(one.by for one in view.counted),
+        holds_for=""
+        if answer is None or answer.grant is None
+        else "run"
+        if answer.grant.pattern is None
+        else "pattern",
     )
 
 

@@ -17,6 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from laneway.facts import (
+    ApprovalAnswered,
     ApprovalAsked,
     AttemptEnded,
     BudgetReserved,
@@ -25,6 +26,7 @@ from laneway.facts import (
     CallSettled,
     CallStarted,
     Fact,
+    GrantRevoked,
     HostNoted,
     LaneChanged,
     LossAccepted,
@@ -120,6 +122,8 @@ def _stream(fact: Fact) -> Stream:
             | HostNoted()
         ):
             return "run", ""
+        case GrantRevoked(grant=grant):
+            return "grant", grant
         case _:
             return "call", fact.call
 
@@ -136,6 +140,11 @@ def _bare(fact: Fact, ids: Ids) -> Fact:
         case ApprovalAsked(arguments=arguments):
             arguments = _without_ids(arguments, ids)
             return replace(fact, digest="", arguments=arguments, expires_wall=0.0)
+        case ApprovalAnswered(edit=edit):
+            if edit is not None:
+                arguments = _without_ids(edit.arguments, ids)
+                edit = replace(edit, digest="", arguments=arguments)
+            return replace(fact, edit=edit, sent=0)
         case CallStarted():
             return replace(fact, token=0)
         case ProcessStarted():

@@ -30,6 +30,9 @@ from laneway.facts import (
     CallStarted,
     ChildEntered,
     Driver,
+    Edit,
+    Grant,
+    GrantRevoked,
     HolderStopped,
     HostNoted,
     LaneChanged,
@@ -76,6 +79,7 @@ RunFact = (
     | BudgetSettled
     | TaskStarted
     | TaskEnded
+    | GrantRevoked
 )
 
 
@@ -95,6 +99,8 @@ class CallView(msgspec.Struct, eq=False):
     claims: tuple[Claim, ...] | None = None
     """The final claims, where they differ from the recorded ones."""
     approval: "ApprovalView | None" = None
+    edit: Edit | None = None
+    """What a human made of its arguments: this runs in place of what was asked for."""
     joined: str = ""
     """The call that it waited for last, as one that is the same: `run/t1.2`."""
     queued: float | None = None
@@ -139,6 +145,30 @@ class ApprovalView:
 
     asked: ApprovalAsked
     answer: ApprovalAnswered | None = None
+    """That by which it was decided."""
+    answers: tuple[ApprovalAnswered, ...] = ()
+    """All that was said, in order."""
+
+    @property
+    def counted(self) -> tuple[ApprovalAnswered, ...]:
+        """Those who have granted what would run now: an edit voids what was said before it."""
+        edits = [at for at, one in enumerate(self.answers) if one.edit is not None]
+        return tuple(one for one in self.answers[edits[-1] if edits else 0 :] if one.granted)
+
+    @property
+    def edit(self) -> Edit | None:
+        """What was last made of the arguments."""
+        return next((one.edit for one in reversed(self.answers) if one.edit is not None), None)
+
+    @property
+    def needed(self) -> int:
+        """How many different people must grant it."""
+        return self.asked.approvers if self.edit is None else self.edit.approvers
+
+    @property
+    def digest(self) -> str:
+        """What an answer binds."""
+        return self.asked.digest if self.edit is None else self.edit.digest
 
     @property
     def id(self) -> ApprovalId:
@@ -153,7 +183,7 @@ class ApprovalView:
     @property
     def arguments(self) -> Any:
         """What the call would run with, exactly; a copy."""
-        return deepcopy(self.asked.arguments)
+        return deepcopy(self.asked.arguments if self.edit is None else self.edit.arguments)
 
     @property
     def rule(self) -> str:
@@ -164,6 +194,26 @@ class ApprovalView:
     def reason(self) -> str:
         """Why it asks."""
         return self.asked.reason
+
+
+@dataclass(slots=True)
+class GrantView:
+    """Leave that a human gave, with an answer, for later calls of a tool."""
+
+    grant: Grant
+    answer: ApprovalAnswered
+    """That it was given with: by whom, and why."""
+    revoked: GrantRevoked | None = None
+
+    @property
+    def id(self) -> ApprovalId:
+        """The name of the question that it was given with."""
+        return self.answer.approval
+
+    @property
+    def by(self) -> str:
+        """Who gave it."""
+        return self.answer.by
 
 
 @dataclass(slots=True)
@@ -219,6 +269,8 @@ class RunView:
     approvals: dict[ApprovalId, ApprovalView] = field(
         default_factory=dict[ApprovalId, ApprovalView]
     )
+    grants: dict[ApprovalId, GrantView] = field(default_factory=dict[ApprovalId, GrantView])
+    """By the question that each was given with; those that were revoked, too."""
     setting: Setting = field(default_factory=Setting)
     """What the driver brought along."""
     changes: tuple[str, ...] = ()
@@ -288,7 +340,7 @@ class RunView:
             case ApprovalAsked() as fact:
                 self._ask(fact, row.mono)
             case ApprovalAnswered() as fact:
-                self.approvals[fact.approval].answer = fact
+                self._answer(fact, row.mono)
             case MessageSaid() as fact:
                 self.conversation.append(fact)
             case (
@@ -377,6 +429,8 @@ class RunView:
                 self.tasks[fact.task] = TaskView(fact)
             case TaskEnded():
                 self.tasks[fact.task].outcome = fact.outcome
+            case GrantRevoked():
+                self.grants[fact.grant].revoked = fact
             case _ as never:
                 assert_never(never)
 
@@ -406,6 +460,33 @@ class RunView:
         call.state = move(call.state, State.AWAITING_APPROVAL)
         call.since = mono
         call.approval = self.approvals[fact.approval] = ApprovalView(fact)
+
+    def _answer(self, fact: ApprovalAnswered, mono: float) -> None:
+        call, approval = self.calls[fact.call], self.approvals[fact.approval]
+        approval.answers = (*approval.answers, fact)
+        if fact.granted and len(approval.counted) < approval.needed:
+            return
+        approval.answer = fact
+        if fact.granted and approval.edit is not None:
+            self._put_in(approval.edit, call)
+        if fact.grant is not None:
+            self.grants[fact.approval] = GrantView(fact.grant, fact)
+        if fact.edges:
+            turn = self.turns[call.turn - 1]
+            turn.edges = (*turn.edges, *fact.edges)
+        behind = [self.calls[edge.target] for edge in fact.edges if edge.target != fact.call]
+        held = [one for one in behind if one.state is State.QUEUED]
+        for one in [call, *held] if fact.waits else held:
+            one.state = move(one.state, State.PENDING)
+            one.since = mono
+
+    @staticmethod
+    def _put_in(edit: Edit, call: CallView) -> None:
+        call.edit = edit
+        call.claims = edit.claims
+        call.record = msgspec.structs.replace(
+            call.record, effect=edit.effect, idempotent=edit.idempotent
+        )
 
     def _settle(self, call: CallView, fact: CallSettled, mono: float) -> None:
         if call.state is State.UNCERTAIN and not self.turns[call.turn - 1].closed:

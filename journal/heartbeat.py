@@ -2,7 +2,7 @@
 
 What blocks the event loop, or the store's connection, must not make a driver look dead; what stops
 the process must. Reads the leases that are held; writes their beats into the file, and finds out
-which of them somebody else has taken.
+which of them somebody else has taken, and to which of them others have sent something.
 """
 
 import os
@@ -21,6 +21,8 @@ from laneway.journal.statements import STATEMENTS
 
 BUSY_SECONDS = 0.25
 """How long the thread waits for another's lock before it tries again: it must be able to end."""
+LOOK_SECONDS = 1.0
+"""Between two looks at what others have sent; between two beats, if these come sooner."""
 BEATS = 3
 """Signs of life within a lease."""
 
@@ -40,7 +42,12 @@ class Heartbeat:
     """The thread lives while a lease is held, and never keeps the process alive."""
 
     def __init__(
-        self, path: Path, lease_seconds: float, lost: Callable[[RunId, Beating], None], /
+        self,
+        path: Path,
+        lease_seconds: float,
+        lost: Callable[[RunId, Beating], None],
+        addressed: Callable[[RunId], None] = lambda _: None,
+        /,
     ) -> None:
         """Hold nothing yet.
 
@@ -48,11 +55,13 @@ class Heartbeat:
             path: of the journal.
             lease_seconds: a third of which passes between two beats.
             lost: told, in the thread, of a lease that somebody else has now.
+            addressed: told, in the thread, of a run that is held and was sent something.
         """
         self._path = path
         self._identity = identity(path)
         self._seconds = lease_seconds / BEATS
         self._lost = lost
+        self._addressed = addressed
         self._held: dict[RunId, Beating] = {}
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -110,16 +119,18 @@ class Heartbeat:
     def _live(self) -> None:
         connection: sqlite3.Connection | None = None
         try:
-            seconds = self._seconds
-            while self._rest(seconds):
-                seconds = self._seconds
+            due = time.monotonic() + self._seconds
+            while self._rest(max(min(due - time.monotonic(), LOOK_SECONDS), 0.0)):
                 try:
                     connection = connection or self._connect()
-                    self._beat(connection)
+                    if time.monotonic() >= due:
+                        due = time.monotonic() + self._seconds
+                        self._beat(connection)
+                    self._look(connection)
                 except (sqlite3.Error, OSError):
                     # A beat is no fact: what is wrong with the file, the next commit says. But it
                     # is tried again soon, since a lease may run out meanwhile.
-                    seconds = self._seconds / 10
+                    due = time.monotonic() + self._seconds / 10
         finally:
             if connection is not None:
                 connection.close()
@@ -139,6 +150,18 @@ class Heartbeat:
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA wal_autocheckpoint = 0")
         return connection
+
+    def _look(self, connection: sqlite3.Connection) -> None:
+        """Find out which runs were sent something; nothing is written, and nobody waits."""
+        if identity(self._path) != self._identity:
+            return
+        sent = {number for (number,) in connection.execute(STATEMENTS["addressed"]).fetchall()}
+        if sent:
+            with self._changed:
+                held = dict(self._held)
+            for run, lease in held.items():
+                if lease.id in sent:
+                    self._addressed(run)
 
     def _beat(self, connection: sqlite3.Connection) -> None:
         if identity(self._path) != self._identity:

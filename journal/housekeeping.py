@@ -144,6 +144,7 @@ def remove(path: Path, runs: Iterable[RunId], /, *, untouched_since: float = inf
                 connection.execute("DELETE FROM facts WHERE place BETWEEN ? AND ?", bounds)
                 connection.execute("DELETE FROM archives WHERE run = ?", (number,))
                 connection.execute("DELETE FROM lost WHERE run = ?", (run,))
+                connection.execute("DELETE FROM inbox WHERE run = ?", (number,))
                 connection.execute("DELETE FROM runs WHERE id = ?", (number,))
                 done += 1
             connection.execute("COMMIT")

@@ -66,11 +66,13 @@ class Leases:
         """Runs that were held and have another driver now, and who that is."""
         self.when_lost: Callable[[RunOwnedError], object] | None = None
         """Told of each run that is found lost beside the commits."""
+        self.when_sent: Callable[[RunId], object] | None = None
+        """Told of each run that somebody else has sent something."""
         self._connection = connection
         self._file = identity(connection.path)
         self._lease_seconds = lease_seconds
         self._loop = asyncio.get_running_loop()
-        self._heartbeat = Heartbeat(connection.path, lease_seconds, self._beaten)
+        self._heartbeat = Heartbeat(connection.path, lease_seconds, self._beaten, self._addressed)
         self._telling: set[asyncio.Task[None]] = set()
 
     async def take(self, run: RunId, driver: Driver) -> Lease:
@@ -236,6 +238,15 @@ class Leases:
         """The heartbeat found a lease lost; it says so in its own thread."""
         with suppress(RuntimeError):  # the loop has been closed
             self._loop.call_soon_threadsafe(self._find_out, run, lease)
+
+    def _addressed(self, run: RunId) -> None:
+        """The heartbeat found something in the inbox of a run; it says so in its own thread."""
+        with suppress(RuntimeError):  # the loop has been closed
+            self._loop.call_soon_threadsafe(self._pass_on, run)
+
+    def _pass_on(self, run: RunId) -> None:
+        if self.when_sent is not None and run in self.held:
+            self.when_sent(run)
 
     def _find_out(self, run: RunId, lease: Beating) -> None:
         telling = self._loop.create_task(self._tell(run, lease), name="laneway-lease")

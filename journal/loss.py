@@ -186,7 +186,7 @@ def _see_something(copied: int, path: Path) -> None:
         raise JournalError(f"nothing of journal {path} can be read; go back to a copy")
 
 
-_TABLES = ("runs", "facts", "archives", "lost")
+_TABLES = ("runs", "facts", "archives", "lost", "inbox")
 
 
 def _copied(connection: sqlite3.Connection, target: sqlite3.Connection, table: str) -> int:

@@ -21,13 +21,20 @@ from laneway.journal.upgrade import upgrade
 APPLICATION_ID = 0x4C616E65
 """Bytes 68 to 71 of the file, "Lane": https://www.sqlite.org/fileformat.html, section 1.3."""
 
-FORMAT = 2
+FORMAT = 3
 """Bytes 60 to 63 of the file, SQLite's user_version: the format of tables and facts."""
 
 Synchronous = Literal["FULL", "NORMAL"]
 """FULL syncs each commit. NORMAL may lose the last ones when the power fails, and only then."""
 
-TABLES = ("create_runs", "create_facts", "create_archives", "create_lost", "create_journal")
+TABLES = (
+    "create_runs",
+    "create_facts",
+    "create_archives",
+    "create_lost",
+    "create_inbox",
+    "create_journal",
+)
 """What a new file is given."""
 
 _HEADER_BYTES = 100

@@ -241,6 +241,7 @@ def copied(view: RunView) -> RunView:
         turns=turns,
         calls=calls,
         approvals=approvals,
+        grants={name: replace(one) for name, one in view.grants.items()},
         lane_changes=list(view.lane_changes),
         notes=list(view.notes),
         budgets=budgets,

@@ -3,7 +3,7 @@
 --
 --     sqlite3 -readonly runs.db "SELECT seq, kind, call, body FROM journal WHERE run = 'fix-42'"
 --
--- application_id is 1281453669, the letters "Lane"; user_version is the format, 2.
+-- application_id is 1281453669, the letters "Lane"; user_version is the format, 3.
 
 -- name: create_runs
 -- A run, and the lease of its driver. `id` orders runs over the whole file and is never used
@@ -59,6 +59,20 @@ CREATE TABLE lost (
     mono     REAL,
     hash     BLOB,
     body     TEXT
+)
+
+-- name: create_inbox
+-- What is said to a run by somebody who does not drive it, and so may write no facts of it. `id` is
+-- never used again: the fact of an answer that was taken up names it, so that whoever dies between
+-- the fact and the removal of the line leaves one answer, not two. `run` is the number of the run,
+-- not its name, which a later run may have. `sent` is Unix seconds, `body` JSON (see inbox.py),
+-- `refused` why it does not count, NULL while nobody has looked at it.
+CREATE TABLE inbox (
+    id      INTEGER PRIMARY KEY AUTOINCREMENT,
+    run     INTEGER NOT NULL,
+    sent    REAL NOT NULL,
+    body    TEXT NOT NULL,
+    refused TEXT
 )
 
 -- name: create_journal
@@ -127,6 +141,32 @@ VALUES ((SELECT id FROM runs WHERE name = ?) << 32 | ?, ?, ?, ?, CAST(? AS TEXT)
 -- name: unpacked
 -- Remove an archive whose facts are back in their places.
 DELETE FROM archives WHERE run = (SELECT id FROM runs WHERE name = :run)
+
+-- name: send
+-- Put an answer into the inbox of a run; without such a run nothing is put anywhere.
+INSERT INTO inbox (run, sent, body) SELECT id, :now, :body FROM runs WHERE name = :run
+RETURNING id
+
+-- name: letters
+-- The inbox of a run, or of all runs.
+SELECT inbox.id, runs.name, inbox.sent, CAST(inbox.body AS BLOB), inbox.refused
+FROM inbox JOIN runs ON runs.id = inbox.run
+WHERE :run IS NULL OR runs.name = :run
+ORDER BY inbox.id
+
+-- name: addressed
+-- The runs that have something in their inbox that nobody has looked at: the heartbeat asks for it
+-- each second.
+SELECT DISTINCT run FROM inbox WHERE refused IS NULL
+
+-- name: taken
+-- An answer is a fact now.
+DELETE FROM inbox WHERE id = :id AND refused IS NULL
+
+-- name: refuse
+-- An answer does not count. Whoever sent it is told why; what it would have run with is forgotten.
+UPDATE inbox SET refused = :refused, body = json_remove(body, '$.arguments')
+WHERE id = :id AND refused IS NULL
 
 -- name: runs
 -- The runs that have facts, with the number of facts and the wall time of the first and the last.

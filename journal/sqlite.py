@@ -7,12 +7,20 @@ statement that writes (M. Kleppmann, "How to do distributed locking", 2016).
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from laneway.errors import DamagedJournalError, JournalError, RunOwnedError
+import msgspec
+
+from laneway.errors import (
+    DamagedJournalError,
+    JournalError,
+    RunOwnedError,
+    UnknownRunError,
+)
 from laneway.facts import Driver, Row
 from laneway.ids import RunId
 from laneway.journal.archives import unpacked
@@ -20,6 +28,7 @@ from laneway.journal.chain import first_link, next_link
 from laneway.journal.codec import Kept, decode_rows, encode
 from laneway.journal.connection import JournalConnection
 from laneway.journal.faults import is_damage
+from laneway.journal.inbox import Letter, SentAnswer, letter_of
 from laneway.journal.lease import LEASE_SECONDS, lease_clock
 from laneway.journal.leases import Lease, Leases
 from laneway.journal.migrate import Synchronous, open_file
@@ -40,6 +49,8 @@ class SqliteStore:
     `lease_seconds`; so does one that is stopped (SIGSTOP, a frozen container). The store gives one
     every third of that, from a thread of its own: an event loop that is blocked looks alive.
     """
+
+    has_inbox = True
 
     def __init__(
         self,
@@ -196,6 +207,53 @@ class SqliteStore:
         """
         _, leases = self._ready()
         leases.when_lost = tell
+
+    async def send(self, run: RunId, answer: SentAnswer, /) -> int:
+        """Put an answer into the inbox of a run, durably, whoever drives it or nobody.
+
+        Returns:
+            Its number in the file.
+
+        Raises:
+            UnknownRunError: there is no such run.
+            JournalError: the journal is not open, or cannot be written.
+        """
+        connection, _ = self._ready()
+        body = msgspec.json.encode(answer).decode()
+        line = {"run": run, "now": time.time(), "body": body}
+        for (number,) in await connection.fetch("send", line):
+            return int(number)
+        raise UnknownRunError(run, [entry.run for entry in await self.runs()])
+
+    async def letters(self, run: RunId | None = None, /) -> Sequence[Letter]:
+        """List the inbox of a run, or of all, the oldest first; those that were refused, too.
+
+        Raises:
+            JournalError: the journal is not open, or cannot be read.
+        """
+        connection, _ = self._ready()
+        return [letter_of(line) for line in await connection.fetch("letters", {"run": run})]
+
+    async def taken(self, number: int, refused: str = "", /) -> None:
+        """An answer is a fact now, and leaves the inbox; or it is refused, and stays with that.
+
+        Raises:
+            JournalError: the journal is not open, or cannot be written.
+        """
+        connection, _ = self._ready()
+        if refused:
+            await connection.fetch("refuse", {"id": number, "refused": refused})
+        else:
+            await connection.fetch("taken", {"id": number})
+
+    def when_sent(self, tell: Callable[[RunId], object], /) -> None:
+        """Tell of each run held here that has answers to take up, each second until they are.
+
+        Raises:
+            JournalError: the journal is not open.
+        """
+        _, leases = self._ready()
+        leases.when_sent = tell
 
     async def read(self, run: RunId) -> Sequence[Row]:
         """Read all facts of a run without driving it; empty for a run that does not exist.

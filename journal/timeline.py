@@ -198,7 +198,8 @@ class Timeline:
                 course.questions = [*course.questions, question]
             case ApprovalAnswered() as answer:
                 question = self._questions[answer.approval]
-                question.answer, question.answered_at = answer, moment
+                if self.view.approvals[answer.approval].answer is answer:  # Else others must, too.
+                    question.answer, question.answered_at = answer, moment
             case _ as seldom:
                 _note_seldom(course, seldom, moment)
 

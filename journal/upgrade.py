@@ -5,7 +5,8 @@ in between finds the file as it was, and the copy beside it.
 
 Format 1 (the first): runs and facts. Format 2: each fact carries the link of a hash chain, a lease
 also says when its driver was last alive by the clock of the host's boot, and there are places for
-compacted runs and for facts that were given up.
+compacted runs and for facts that were given up. Format 3: an inbox for answers from processes that
+do not drive the run.
 """
 
 import sqlite3
@@ -116,5 +117,9 @@ def _from_1_to_2(connection: sqlite3.Connection) -> None:
     execute(STATEMENTS["create_journal"])
 
 
-_STEPS: Mapping[int, Callable[[sqlite3.Connection], None]] = {1: _from_1_to_2}
+def _from_2_to_3(connection: sqlite3.Connection) -> None:
+    connection.execute(STATEMENTS["create_inbox"])
+
+
+_STEPS: Mapping[int, Callable[[sqlite3.Connection], None]] = {1: _from_1_to_2, 2: _from_2_to_3}
 """From each format to the next."""

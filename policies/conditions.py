@@ -45,6 +45,10 @@ class Rule(msgspec.Struct, frozen=True):
     """Where it is written, such as `policy.toml:12`."""
     without_asking: bool = False
     """On allow: also without the question that the tool itself wants asked."""
+    approvers: int = 1
+    """On ask: how many different people must grant it."""
+    ask_each_time: bool = False
+    """On ask: what was granted for later calls does not hold for these."""
 
 
 class RuleFault(ValueError):
@@ -76,6 +80,8 @@ class Compiled(msgspec.Struct, frozen=True, kw_only=True):
     need: Need | None
     tool_patterns: Sequence[str]
     without_asking: bool
+    approvers: int = 1
+    ask_each_time: bool = False
 
     def concerns(self, question: Question, effect: Effect) -> bool:
         """Whether the rule may apply to such calls at all.
@@ -115,6 +121,7 @@ def compile_rule(rule: Rule, label: str, modes: Collection[str], /) -> Compiled:
     grants = rule.decision == Decision.ALLOW
     if rule.without_asking and not grants:
         raise RuleFault(("without_asking",), "without_asking belongs to rules that allow")
+    _check_asking(rule)
     check_names("effects", "effect", rule.effects, list(Effect))
     check_names("modes", "mode", rule.modes, modes)
     arguments = _on_arguments(rule, grants=grants)
@@ -135,7 +142,18 @@ def compile_rule(rule: Rule, label: str, modes: Collection[str], /) -> Compiled:
         need=need_of(arguments, claims, commands),
         tool_patterns=tuple(rule.tools),
         without_asking=rule.without_asking,
+        approvers=rule.approvers,
+        ask_each_time=rule.ask_each_time,
     )
+
+
+def _check_asking(rule: Rule) -> None:
+    if type(rule.approvers) is not int or rule.approvers < 1:
+        fault = f"approvers must be a whole number of 1 or more, not {rule.approvers!r}"
+        raise RuleFault(("approvers",), fault)
+    for key, said in (("approvers", rule.approvers > 1), ("ask_each_time", rule.ask_each_time)):
+        if said and rule.decision != Decision.ASK:
+            raise RuleFault((key,), f"{key} belongs to rules that ask")
 
 
 def _is_whole(text: str) -> bool:

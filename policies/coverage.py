@@ -79,7 +79,12 @@ def strange_conditions(rule: Rule, /) -> Collection[str]:
     """Name what a rule says beyond what is understood here."""
     plain = type(rule)(rule.decision)
     others = set(rule.__struct_fields__) - _WORDS - _CONDITIONS
-    return {name for name in others if getattr(rule, name) != getattr(plain, name)}
+    # An empty list says as little as none, whatever its type.
+    return {
+        name
+        for name in others
+        if (said := getattr(rule, name)) != (unsaid := getattr(plain, name)) and (said or unsaid)
+    }
 
 
 def same_conditions(one: Rule, other: Rule, /) -> bool:

@@ -13,6 +13,7 @@ from typing import Final, cast
 import msgspec
 
 from laneway.errors import PolicyError
+from laneway.policies.grants import Demands
 from laneway.policies.modes import BUILD, Mode
 from laneway.policies.names import closest
 from laneway.policies.precedence import TOOL_ASKS
@@ -78,6 +79,13 @@ class Layers(Policy):
             if rank > most:
                 strictest, name, most = verdict, seat.name, rank
         return Verdict(strictest.decision, _label(name, strictest.rule), strictest.reason)
+
+    def demands(self, question: Question, /) -> Demands:
+        """Say what any layer wants of the answer."""
+        wanted = Demands()
+        for seat in self._seated(question):
+            wanted |= seat.policy.demands(seat.view(question))
+        return wanted
 
     def possible(self, question: Question, /) -> frozenset[Decision]:
         """Say what may become of calls that differ from this one in arguments and claims only."""

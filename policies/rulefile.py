@@ -119,6 +119,8 @@ def _rule(table: Table, modes: Collection[str]) -> Rule:
         reason=table.text("reason"),
         source=table.source,
         without_asking=table.flag("without_asking"),
+        approvers=table.number("approvers", 1),
+        ask_each_time=table.flag("ask_each_time"),
     )
     try:
         compile_rule(rule, rule.source, modes)

@@ -14,6 +14,7 @@ import msgspec
 from laneway.effects import Effect
 from laneway.errors import PolicyError
 from laneway.policies.conditions import Compiled, Rule, RuleFault, compile_rule
+from laneway.policies.grants import Demands, demands
 from laneway.policies.modes import Mode, known_modes
 from laneway.policies.names import closest
 from laneway.policies.precedence import voices
@@ -183,6 +184,10 @@ class Policy:
         """Make the same policy with an `otherwise` that allows."""
         own = [mode for mode in self._modes.values() if mode not in known_modes(()).values()]
         return Policy(self._written, modes=own)
+
+    def demands(self, question: Question, /) -> Demands:
+        """Say what is wanted of the answer, once `decide` has said that a human is asked."""
+        return demands(question, self._rules, self._modes.get(question.mode))
 
     def mode(self, name: str, /) -> Mode:
         """Find a mode by its name.

@@ -98,6 +98,13 @@ class Table:
             self.refuse(f"{key} must be true or false, not {value!r}", key)
         return value
 
+    def number(self, key: str, default: int) -> int:
+        """Read a whole number; absent is the default."""
+        value = self._values.get(key, default)
+        if not isinstance(value, int) or isinstance(value, bool):
+            self.refuse(f"{key} must be a whole number, not {value!r}", key)
+        return value
+
     def choice(self, key: str, kind: type[Name], default: Name | None = None) -> Name:
         """Read one of the names of an enum; absent is the default, if there is one."""
         names = [member.value for member in kind]

@@ -631,7 +631,7 @@ def test_the_clock_of_a_call_stands_only_while_all_that_it_waits_for_are_humans(
         turn = await run.submit(plan(call("a", "both"), call("b", "after")), wait=False)
         await asyncio.sleep(4)
         for question in run.approvals:
-            await (run.approve if question.run.startswith("r/t1.2") else run.deny)(question.id)  # type: ignore[attr-defined]
+            await (run.approve if question.run.startswith("r/t1.2") else run.deny)(question.id)
         await turn.wait()
         return turn
 

@@ -195,7 +195,7 @@ def test_every_fault_of_a_policy_is_told_with_its_own_line_and_ends_with_2(here:
         ),
         (
             '[colours]\nred = 1\n[[rule]]\ndecision = "ask"\ntools = ["a"]\n',
-            "p.toml:1: unknown key 'colours' (known: mode, otherwise, rule)",
+            "p.toml:1: unknown key 'colours' (known: mode, narrower_may_allow, otherwise, rule)",
         ),
         (
             'rule = [{ decision = "ask" }, { decision = "no" }]\n',

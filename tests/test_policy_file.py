@@ -178,8 +178,8 @@ RULE = '[[rule]]\ndecision = "deny"\ntools = "t"\n'
             RULE + "\ntolls = ['a']\n",
             (
                 "policy:5 (rule 1): unknown key 'tolls'; did you mean 'tools'? (known: agents, "
-                "arguments, claims, commands, decision, effects, modes, name, reason, risks, "
-                "servers, tools, without_asking)"
+                "approvers, arguments, ask_each_time, claims, commands, decision, effects, modes, "
+                "name, reason, risks, servers, tools, without_asking)"
             ),
         ),
         (

@@ -130,8 +130,8 @@ def test_every_error_is_described_where_it_is_drawn_and_where_it_is_made() -> No
 
 DESIGNED = {
     "PENDING": "AWAITING_APPROVAL QUEUED FAILED SKIPPED CANCELLED DENIED",
-    "AWAITING_APPROVAL": "QUEUED FAILED CANCELLED DENIED",
-    "QUEUED": "RUNNING AWAITING_APPROVAL SUCCEEDED FAILED CANCELLED DENIED",
+    "AWAITING_APPROVAL": "PENDING QUEUED FAILED CANCELLED DENIED",
+    "QUEUED": "PENDING RUNNING AWAITING_APPROVAL SUCCEEDED FAILED CANCELLED DENIED",
     "RUNNING": "BACKING_OFF SUCCEEDED FAILED TIMED_OUT CANCELLED UNCERTAIN",
     "BACKING_OFF": "QUEUED CANCELLED FAILED TIMED_OUT DENIED",
     "UNCERTAIN": "BACKING_OFF SUCCEEDED FAILED",
@@ -139,7 +139,8 @@ DESIGNED = {
 """The arrows as the design has them: PENDING is left for FAILED or SKIPPED before anything runs; a
 follower of a single flight succeeds without having run; a queued call is asked about when the mode
 of its run is changed to one in which it asks; only an uncertain end may be settled,
-and what turns out to have done nothing may be run again."""
+and what turns out to have done nothing may be run again. A call goes back to PENDING where a human
+changes the arguments of one that asks, and the two now conflict: the order of the request holds."""
 
 
 def test_the_arrows_are_those_of_the_design() -> None:

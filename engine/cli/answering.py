@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from laneway.engine.cli.wording import brief
 from laneway.engine.run import Run
-from laneway.errors import UnknownApprovalError
+from laneway.errors import UsageError
 from laneway.journal.fold import CallView
 
 
@@ -57,15 +57,20 @@ def whom_to_ask(*, yes: bool) -> Asking:
 
 
 async def _answer(run: Run, news: asyncio.Event, ask: Asking) -> None:
+    heard: set[tuple[str, str]] = set()
     while True:
         await news.wait()
         news.clear()
         for approval in run.approvals:
-            answer = await ask(run.view.calls[approval.call])
-            # It may have expired, or its call been cancelled, while somebody thought about it.
-            with contextlib.suppress(UnknownApprovalError):
+            shown = (approval.id, approval.digest)
+            if shown in heard:
+                continue  # Somebody else must say so, too: `laneway approve`.
+            heard.add(shown)
+            answer = await ask(approval.view.calls[approval.asked.call])
+            # It may have expired, changed or been cancelled while somebody thought about it.
+            with contextlib.suppress(UsageError):
                 if answer.granted:
-                    await run.approve(approval.id, by=answer.by)
+                    await run.approve(approval.id, by=answer.by, digest=approval.digest)
                 else:
                     await run.deny(approval.id, by=answer.by, reason=answer.reason)
 

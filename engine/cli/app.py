@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 
 from laneway.engine.cli import journals, plans
 from laneway.engine.cli.commands import housekeeping
+from laneway.engine.cli.commands.approvals import approvals, approve, deny
 from laneway.engine.cli.commands.compare import compare_
 from laneway.engine.cli.commands.export import export
 from laneway.engine.cli.commands.fork import fork_
@@ -301,6 +302,9 @@ def bench(context: typer.Context) -> None:
 app.command("runs")(housekeeping.runs)
 app.command("verify")(verify_)
 app.command("settle")(settle)
+app.command("approvals")(approvals)
+app.command("approve")(approve)
+app.command("deny")(deny)
 app.command("replay")(replay_)
 app.command("fork")(fork_)
 app.command("compare")(compare_)

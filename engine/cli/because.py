@@ -98,10 +98,14 @@ def approval_line(one: Approval) -> str:
     after = "" if one.waited_seconds is None else f" after {seconds_text(one.waited_seconds)}"
     because = f" ({one.reason})" if one.reason else ""
     asked = f"{one.approval}: {one.call} {one.tool} {_json(one.arguments)}{because}"
+    if one.edited is not None:
+        asked += f", changed to {_json(one.edited)}"
     if one.granted is None:
-        return f"{asked}: not answered{after}; expires {clock(one.expires_wall)}"
+        so_far = f", granted by {', '.join(one.granted_by)}" if one.granted_by else ""
+        return f"{asked}: not answered{so_far}{after}; expires {clock(one.expires_wall)}"
     word = "granted" if one.granted else "refused"
-    by = f" by {one.by}" if one.by else ""
+    names = " and ".join(name for name in one.granted_by if name) if one.granted else one.by
+    by = f" by {names}" if names else ""
     said = f": {brief(one.said, 160)}" if one.said else ""
     return f"{asked}: {word}{by}{after}{said}"
 

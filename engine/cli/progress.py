@@ -23,6 +23,7 @@ from laneway.facts import (
     CallSettled,
     CallStarted,
     ChildEntered,
+    GrantRevoked,
     HolderStopped,
     HostNoted,
     LaneChanged,
@@ -106,8 +107,10 @@ class Progress:
                 yield self._ended(view.calls[call])
             case ApprovalAsked(call=call, rule=rule):
                 yield self._line("?", view.calls[call], f"waits for a human ({rule})")
-            case ApprovalAnswered(call=call, granted=granted, by=by):
+            case ApprovalAnswered(call=call, granted=granted, by=by, edit=edit):
                 told = f"{'approved' if granted else 'refused'}{f' by {by}' if by else ''}"
+                if edit is not None:
+                    told += f", to run with {brief(edit.arguments, 160)}"
                 yield self._line("?", view.calls[call], told)
             case CallSettled(call=call, outcome=outcome):
                 yield self._line("?", view.calls[call], f"settled: {outcome_text(outcome)}")
@@ -128,6 +131,8 @@ class Progress:
             case CallReopened(call=call, by=by):
                 told = f", says {by}" if by else ""
                 yield self._line("↻", view.calls[call], f"will run again: it did nothing{told}")
+            case GrantRevoked(grant=grant, by=by):
+                yield f"  · what was granted with {grant} was revoked{f' by {by}' if by else ''}"
             case LossAccepted(lost=lost):
                 yield f"  ! {lost} damaged facts were given up"
             case TaskStarted(task=task, run=run):

@@ -8,9 +8,10 @@ import os
 import signal
 from collections.abc import Awaitable, Callable, Sequence
 
-from laneway.errors import RunOwnedError
+from laneway.errors import JournalError, RunOwnedError
 from laneway.facts import Driver, Row
 from laneway.ids import RunId
+from laneway.journal.inbox import Letter, SentAnswer, inbox_of, taken, when_sent
 from laneway.journal.store import JournalStore, RunEntry, confirm, when_lost
 
 
@@ -50,6 +51,35 @@ class PassingStore:
     def when_lost(self, tell: Callable[[RunOwnedError], object], /) -> None:
         """Be told of runs that are lost."""
         when_lost(self.store, tell)
+
+    @property
+    def has_inbox(self) -> bool:
+        """Whether the store behind has one."""
+        return inbox_of(self.store) is not None
+
+    async def send(self, run: RunId, answer: SentAnswer, /) -> int:
+        """Put an answer into the inbox of a run.
+
+        Raises:
+            JournalError: the store behind has none.
+        """
+        inbox = inbox_of(self.store)
+        if inbox is None:
+            raise JournalError("this journal has no inbox")
+        return await inbox.send(run, answer)
+
+    async def letters(self, run: RunId | None = None, /) -> Sequence[Letter]:
+        """List the inbox of a run, or of all."""
+        inbox = inbox_of(self.store)
+        return () if inbox is None else await inbox.letters(run)
+
+    async def taken(self, number: int, refused: str = "", /) -> None:
+        """Say what became of an answer."""
+        await taken(self.store, number, refused)
+
+    def when_sent(self, tell: Callable[[RunId], object], /) -> None:
+        """Be told of answers to take up."""
+        when_sent(self.store, tell)
 
     async def read(self, run: RunId) -> Sequence[Row]:
         """Read all facts of a run."""

@@ -30,7 +30,7 @@ from laneway.engine.providers.payload import (
 from laneway.engine.providers.repair import misnamed, named, paired, settled_ids
 from laneway.engine.providers.reply import Answer, Asked, Message, Reply
 from laneway.engine.providers.say import said_by_host
-from laneway.engine.results import text_of
+from laneway.engine.results import noted
 from laneway.errors import PayloadError
 from laneway.outcomes import Failure
 
@@ -232,7 +232,7 @@ def _result(answer: Answer) -> Message:
     result: Message = {
         "type": "tool_result",
         "tool_use_id": answer.id,
-        "content": text_of(answer.outcome),
+        "content": noted(answer.outcome, answer.note),
     }
     if isinstance(answer.outcome, Failure):
         result["is_error"] = True

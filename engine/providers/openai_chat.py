@@ -27,7 +27,7 @@ from laneway.engine.providers.payload import (
 from laneway.engine.providers.repair import UNNAMED, misnamed, paired, settled_ids
 from laneway.engine.providers.reply import Answer, Asked, Message, Reply
 from laneway.engine.providers.say import said_by_host
-from laneway.engine.results import json_text, text_of
+from laneway.engine.results import json_text, noted
 from laneway.errors import PayloadError
 from laneway.ids import is_own
 
@@ -81,7 +81,11 @@ class OpenAIChat:
         if names:
             message = {**message, "tool_calls": [_renamed(entry, names) for entry in entries]}
         results = [
-            {"role": "tool", "tool_call_id": answer.id, "content": text_of(answer.outcome)}
+            {
+                "role": "tool",
+                "tool_call_id": answer.id,
+                "content": noted(answer.outcome, answer.note),
+            }
             for answer in ordered
         ]
         return [message, *results]
@@ -289,4 +293,4 @@ def _renamed_function(message: Message, answers: Sequence[Answer]) -> Message:
 
 def _function_result(answer: Answer) -> Message:
     name = next(iter(misnamed([answer]).values()), answer.name or UNNAMED)
-    return {"role": "function", "name": name, "content": text_of(answer.outcome)}
+    return {"role": "function", "name": name, "content": noted(answer.outcome, answer.note)}

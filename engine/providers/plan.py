@@ -214,6 +214,8 @@ def _written(call: Asked) -> Message:
 
 def _result(answer: Answer) -> Message:
     result: Message = {"id": answer.id, "tool": answer.name}
+    if answer.note:
+        result["note"] = answer.note
     outcome = answer.outcome
     if isinstance(outcome, Failure):
         result["error"] = {

@@ -61,6 +61,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     name: str
     outcome: Outcome
+    note: str = ""
+    """What the model must know besides: that what ran was not what it had asked for."""
 
 
 class Format(Protocol):

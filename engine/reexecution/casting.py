@@ -167,7 +167,7 @@ class RecordedClaims:
         evidence = self._tool.evidence
         name = self._tool.completing()
         if name is not None:
-            return evidence.claims_of(evidence.records[name])
+            return evidence.claims_of(evidence.records[name], dict(arguments))
         return self.widened(arguments, (), names)
 
     def widened(

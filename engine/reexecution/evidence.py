@@ -8,6 +8,8 @@ from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from laneway.calls import CallRecord, Reason, Referring
 from laneway.claims import Access, Claim
 from laneway.effects import Effect
@@ -21,12 +23,14 @@ from laneway.engine.references import find, unescaped
 from laneway.engine.secrets.marks import holds_mark
 from laneway.engine.serialise import canonical
 from laneway.facts import (
+    ApprovalAnswered,
     ApprovalAsked,
     AttemptEnded,
     CallEnded,
     CallProbed,
     CallQueued,
     CallStarted,
+    Edit,
     Row,
     TurnSubmitted,
 )
@@ -56,6 +60,8 @@ class Evidence:
         self.verdicts: dict[CallId, Verdict] = {}
         self.claims: dict[CallId, tuple[Claim, ...]] = {}
         """Final ones, where references narrowed them."""
+        self.edits: dict[CallId, Edit] = {}
+        """What humans made of the arguments of calls."""
         self.refusals: dict[CallId, Failure] = {}
         """Why calls failed that were never queued."""
         self.refused: dict[Key, Failure] = {}
@@ -114,14 +120,16 @@ class Evidence:
                 case _:
                     pass
 
-    def _take(self, row: Row, before: State | None, *, own: bool) -> None:  # noqa: C901 - one arm a fact
+    def _take(  # noqa: C901, PLR0912 - one arm a fact
+        self, row: Row, before: State | None, *, own: bool
+    ) -> None:
         match row.fact:
             case TurnSubmitted() as fact:
                 self._submitted(fact, own=own)
             case CallStarted() as fact if own:
                 self._started.add(fact.call)
             case CallQueued() as fact:
-                if fact.claims:
+                if fact.claims and fact.call not in self.edits:
                     self.claims[fact.call] = fact.claims
                     if own:
                         self._owned.append((self.records[fact.call], fact.claims))
@@ -132,6 +140,8 @@ class Evidence:
                 self.verdicts[fact.call] = Verdict(Decision.ASK, fact.rule, fact.reason)
                 if fact.rule == TOOL_ASKS:
                     self.asking.add(self.records[fact.call].tool)
+            case ApprovalAnswered(edit=edit) as fact if edit is not None:
+                self._edited(fact.call, edit)
             case AttemptEnded() as fact if row.seq in self._recording.retried:
                 tool = self.records[fact.call].tool
                 self.retries[tool] = max(self.retries[tool], fact.attempt)
@@ -161,6 +171,18 @@ class Evidence:
                 self._owned.append((record, record.claims))
                 self._index(record, fact)
             self._find_literal(fact)
+
+    def _edited(self, name: CallId, edit: Edit) -> None:
+        self.edits[name] = edit
+        record = msgspec.structs.replace(
+            self.records[name],
+            arguments=edit.arguments,
+            claims=edit.claims,
+            effect=edit.effect,
+            idempotent=edit.idempotent,
+        )
+        self.by_tool[record.tool].append(record)
+        self._said[key_of(record.tool, record.arguments)].append(record)
 
     def _index(self, record: CallRecord, fact: TurnSubmitted) -> None:
         if not is_object(record.arguments):
@@ -233,9 +255,12 @@ class Evidence:
             found.rotate(-1)
         return record
 
-    def claims_of(self, record: CallRecord) -> tuple[Claim, ...]:
-        """What a call claimed in the end, but for its run."""
+    def claims_of(self, record: CallRecord, arguments: Any) -> tuple[Claim, ...]:
+        """What a call with these arguments claimed in the end, but for its run."""
+        edit = self.edits.get(record.id)
         claims = self.claims.get(record.id, record.claims)
+        if edit is not None and canonical(edit.arguments) == canonical(arguments):
+            claims = edit.claims
         return claims[1:] if claims and is_of_run(claims[0]) else claims
 
     def serial(self, declared: Collection[str]) -> bool:

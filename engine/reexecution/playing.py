@@ -6,6 +6,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from laneway.engine.admission import admit
 from laneway.engine.failures import Told, cancelled
 from laneway.engine.live import LiveCall, LiveTurn
@@ -193,7 +195,8 @@ class Player:
             failure = self.scheduler.complete(call)
             if failure is not None:
                 raise PartedError(row, f"it cannot run any more: {failure.message}")
-        asked = self.scheduler.log.view.approvals[fact.approval].asked
+        question = self.scheduler.log.view.approvals[fact.approval]
+        asked = msgspec.structs.replace(question.asked, digest=question.digest)
         stands = standing(asked, fact, digest_now=bound_digest(call), wall=asked.expires_wall - 1)
         if stands is Standing.STALE:
             raise PartedError(row, "the question is about something else than what would run now")

@@ -53,6 +53,16 @@ def sealed_fact(fact: Fact, vault: Vault) -> Fact:
     match fact:
         case TurnSubmitted():
             changes = _of_turn(fact, vault)
+        case ApprovalAnswered(edit=edit, grant=grant) if edit is not None or grant is not None:
+            changes = {"reason": vault.scrubbed(fact.reason)}
+            if edit is not None:
+                arguments = vault.scrubbed(edit.arguments)
+                same = arguments is edit.arguments
+                changes["edit"] = edit if same else _replace(edit, arguments=arguments)
+            if grant is not None:
+                pattern = vault.scrubbed(grant.pattern)
+                same = pattern is grant.pattern
+                changes["grant"] = grant if same else _replace(grant, pattern=pattern)
         case CallEnded() | CallSettled() | TaskEnded():
             changes = {"outcome": sealed_outcome(fact.outcome, vault)}
         case MessageSaid():
@@ -63,6 +73,9 @@ def sealed_fact(fact: Fact, vault: Vault) -> Fact:
     if all(getattr(fact, name) is value for name, value in changes.items()):
         return fact
     return msgspec.structs.replace(fact, **changes)
+
+
+_replace = msgspec.structs.replace
 
 
 def sealed_outcome(outcome: Outcome, vault: Vault) -> Outcome:

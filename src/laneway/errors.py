@@ -167,10 +167,13 @@ class ChangedReplyError(UsageError):
 class UnknownApprovalError(UsageError):
     """No such question is open: it was never asked, has been answered, or its call has ended."""
 
-    def __init__(self, run: str, name: str, open_approvals: Sequence[str]) -> None:
-        """Name what was asked for, and what is open."""
+    def __init__(
+        self, run: str, name: str, open_approvals: Sequence[str], happened: str = ""
+    ) -> None:
+        """Name what was asked for, what is open, and what became of the question, if known."""
         found = ", ".join(open_approvals) or "none"
-        super().__init__(f"run {run!r} has no open approval {name!r} (open: {found})")
+        told = f"; {happened}" if happened else ""
+        super().__init__(f"run {run!r} has no open approval {name!r} (open: {found}){told}")
 
 
 class JournalError(LanewayError):

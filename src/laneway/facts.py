@@ -11,6 +11,7 @@ import msgspec
 
 from laneway.calls import CallRecord, Edge, Referring
 from laneway.claims import Claim
+from laneway.effects import Effect
 from laneway.ids import ApprovalId, CallId, RunId
 from laneway.outcomes import Code, Outcome, StopReason
 from laneway.states import State
@@ -167,6 +168,29 @@ class TurnClosed(Recorded, frozen=True, kw_only=True, tag="turn_closed"):
     turn: int
 
 
+class Edit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """What a human made of a call's arguments, checked again from the start: this is what runs."""
+
+    arguments: Any
+    """Canonical, without secrets; no text in them refers to a result."""
+    digest: str
+    """What the answer binds, as that of the question: over these arguments and claims."""
+    claims: tuple[Claim, ...] = ()
+    effect: Effect = Effect.EXTERNAL
+    idempotent: bool = False
+    approvers: int = 1
+    """How many people must grant it."""
+
+
+class Grant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """Leave for later calls of one tool in one version, given with the answer to a question."""
+
+    tool: str
+    tool_version: str
+    pattern: Any = None
+    """Path → pattern over the arguments, as rules write them; None for whatever arguments."""
+
+
 class ApprovalAsked(Recorded, frozen=True, kw_only=True, tag="approval_asked"):
     """A human is asked about exactly these arguments: the call is AWAITING_APPROVAL."""
 
@@ -180,6 +204,10 @@ class ApprovalAsked(Recorded, frozen=True, kw_only=True, tag="approval_asked"):
     """Unix seconds; the question ends then, by this host's wall clock."""
     reason: str = ""
     """Why the rule asks, for the human."""
+    approvers: int = 1
+    """How many different people must grant it."""
+    each_time: bool = False
+    """A rule or a mode wants each such call to be asked about: no answer holds for later ones."""
 
 
 class ApprovalAnswered(Recorded, frozen=True, kw_only=True, tag="approval_answered"):
@@ -188,6 +216,27 @@ class ApprovalAnswered(Recorded, frozen=True, kw_only=True, tag="approval_answer
     call: CallId
     approval: ApprovalId
     granted: bool
+    by: str = ""
+    reason: str = ""
+    edit: Edit | None = None
+    """Granted with other arguments; the answers that others gave before are void."""
+    edges: tuple[Edge, ...] = ()
+    """Conflicts that the other arguments bring: of these calls those that were QUEUED are PENDING
+    once more."""
+    waits: bool = False
+    """It is the last answer that was needed, and calls of the turn come first: the call is PENDING
+    once more."""
+    grant: Grant | None = None
+    """It holds for later calls, too."""
+    sent: int = 0
+    """Its number in the journal's inbox, if it was not given to the driver itself."""
+
+
+class GrantRevoked(Recorded, frozen=True, kw_only=True, tag="grant_revoked"):
+    """What was granted with an answer for later calls holds no more."""
+
+    grant: ApprovalId
+    """The question that it was given with."""
     by: str = ""
     reason: str = ""
 
@@ -339,6 +388,7 @@ Fact = (
     | TurnClosed
     | ApprovalAsked
     | ApprovalAnswered
+    | GrantRevoked
     | CallQueued
     | CallJoined
     | CallStarted

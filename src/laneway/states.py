@@ -42,9 +42,12 @@ ARROWS: Mapping[State, frozenset[State]] = {
             State.DENIED,
         }
     ),
-    State.AWAITING_APPROVAL: frozenset({State.QUEUED, State.FAILED, State.CANCELLED, State.DENIED}),
+    State.AWAITING_APPROVAL: frozenset(
+        {State.PENDING, State.QUEUED, State.FAILED, State.CANCELLED, State.DENIED}
+    ),
     State.QUEUED: frozenset(
         {
+            State.PENDING,
             State.RUNNING,
             State.AWAITING_APPROVAL,
             State.SUCCEEDED,

@@ -113,7 +113,7 @@ PLAN = {
 
 
 async def record(path: Path) -> None:
-    """Leave a finished run, one with an open question, and one whose process died in a payment."""
+    """Leave finished runs, one with an open question, and one whose process died in a payment."""
     async with Engine(TOOLS, journal=path, workspace="/w") as engine:
         async with engine.run("finished") as run:
             await run.say("Keep a note.")
@@ -137,6 +137,14 @@ async def record(path: Path) -> None:
             await run.submit(answer(3, ("d", "deploy", {"version": 7})), wait=False)
             while not run.approvals:  # noqa: ASYNC110 - there is no event for it
                 await asyncio.sleep(0.01)
+        async with engine.run("edited") as run:
+            turn = await run.submit(answer(4, ("e1", "deploy", {"version": 1})), wait=False)
+            while not run.approvals:  # noqa: ASYNC110 - there is no event for it
+                await asyncio.sleep(0.01)
+            await run.approve("e1", by="ann", arguments={"version": 2}, for_="run")
+            await turn.wait()
+            await run.submit(answer(5, ("e2", "deploy", {"version": 3})))
+            await run.revoke("t1.1.a1", by="bob", reason="once was enough")
         async with engine.run("died") as run:
             await run.submit(PLAN)
 

@@ -23,6 +23,7 @@ from laneway.facts import (
     CallStarted,
     ChildEntered,
     Fact,
+    GrantRevoked,
     HolderStopped,
     HostNoted,
     LaneChanged,
@@ -76,6 +77,7 @@ OfRun = (
     | BudgetSettled
     | TaskStarted
     | TaskEnded
+    | GrantRevoked
 )
 
 
@@ -111,7 +113,11 @@ def _of_call(call: CallView, fact: OfCall, folder: str) -> str:  # noqa: C901, P
             until = datetime.fromtimestamp(min(expires, _LAST)).astimezone()
             return f"asks a human until {until:%H:%M:%S}: {name} ({_because(rule, reason)})"
         case ApprovalAnswered(granted=granted, by=by, reason=reason):
-            return f"{'approved' if granted else 'refused'}{_by(by)}{_with(reason)}"
+            changed = (
+                "" if fact.edit is None else f", to run with {brief(fact.edit.arguments, 160)}"
+            )
+            more = "" if fact.grant is None else ", and later calls with it"
+            return f"{'approved' if granted else 'refused'}{_by(by)}{_with(reason)}{changed}{more}"
         case CallQueued(rule=rule):
             held = claims_text(call.claims or call.record.claims, folder)
             return f"queued for {held} ({rule or 'no rule'})"
@@ -158,6 +164,8 @@ def _of_run(fact: OfRun) -> str:  # noqa: C901, PLR0911, PLR0912 - a case for ea
             return f"the run stopped: {reason}{_by(by)}{_with(brief(detail, 160))}"
         case RunReopened(through=through, by=by):
             return f"the run goes on through {through}{_by(by)}"
+        case GrantRevoked(grant=grant, by=by, reason=reason):
+            return f"what was granted with {grant} is revoked{_by(by)}{_with(reason)}"
         case LaneChanged(lane=lane, change=change, value=value):
             return f"{lane} {change}{f' to {value}' if value else ''}"
         case MessageSaid(message=message):

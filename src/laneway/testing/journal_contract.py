@@ -22,13 +22,17 @@ from typing import Any, TypeVar
 
 from laneway.errors import JournalError, RunOwnedError
 from laneway.facts import Driver, Row
-from laneway.ids import RunId
+from laneway.ids import ApprovalId, RunId
+from laneway.journal.inbox import SentAnswer, inbox_of
 from laneway.journal.lease import this_driver
 from laneway.journal.store import JournalStore, RunEntry
 from laneway.testing.sample_facts import every_kind_of_fact, notes, numbered
 
 _T = TypeVar("_T")
 _E = TypeVar("_E", bound=BaseException)
+
+SENT_SECONDS = 30.0
+"""Within which the driver of a run is told of what was sent to it: ten times and more."""
 
 A = RunId("a")
 B = RunId("b")
@@ -319,6 +323,72 @@ class JournalStoreContract:
 
         self._with_two(scenario)
 
+    # What others send to a run, if the store can do that.
+
+    def test_an_answer_waits_in_the_inbox_until_its_driver_has_taken_it(self) -> None:
+        """From any store on the journal, whoever drives the run or nobody; the oldest first."""
+
+        async def scenario(store: JournalStore, other: JournalStore) -> None:
+            here, there = inbox_of(store), inbox_of(other)
+            if here is None or there is None:
+                return
+            await _written(store, notes(A, 1))
+            await refused(JournalError, lambda: there.send(B, _answer("t1.1.a1")))
+            await store.take(B, this_driver())
+            await commit(store, notes(B, 1))
+            first = await there.send(A, _answer("t1.1.a1"))
+            await there.send(B, _answer("t1.1.a1"))
+            second = await here.send(A, _answer("t1.2.a1"))
+            numbers = [one.number for one in await here.letters(A)]
+            _expect(numbers == [first, second], f"the inbox of one run holds {numbers}")
+            named = [one.run for one in await there.letters()]
+            _expect(named == [A, B, A], f"the inbox of all runs holds letters to {named}")
+            kept = next(iter(await here.letters(A))).answer
+            _expect(kept == _answer("t1.1.a1"), f"the answer came back as {kept}")
+            await here.taken(first)
+            await here.taken(first)
+            numbers = [one.number for one in await there.letters(A)]
+            _expect(numbers == [second], "an answer was not removed, or another was")
+
+        self._with_two(scenario)
+
+    def test_an_answer_that_does_not_count_stays_with_the_reason(self) -> None:
+        """And without what it would have run with; what was said of it first stands."""
+
+        async def scenario(store: JournalStore) -> None:
+            inbox = inbox_of(store)
+            if inbox is None:
+                return
+            await _written(store, notes(A, 1))
+            number = await inbox.send(A, _answer("t1.1.a1", arguments={"secret": 1}))
+            await inbox.taken(number, "too late")
+            await inbox.taken(number, "much too late")
+            await inbox.taken(number)
+            (found,) = await inbox.letters(A)
+            _expect(found.refused == "too late", f"it is said to be refused as {found.refused!r}")
+            _expect(found.answer.arguments is None, "what it would have run with is still there")
+
+        self._with_store(scenario)
+
+    def test_whoever_drives_a_run_is_told_of_what_was_sent_to_it(self) -> None:
+        """Of that run and no other, and again until it has been taken."""
+
+        async def scenario(store: JournalStore, other: JournalStore) -> None:
+            here, there = inbox_of(store), inbox_of(other)
+            if here is None or there is None:
+                return
+            told: asyncio.Queue[RunId] = asyncio.Queue()
+            await _written(other, notes(B, 1))
+            await _written(store, notes(A, 1))
+            here.when_sent(told.put_nowait)
+            await there.send(B, _answer("t1.1.a1"))
+            await there.send(A, _answer("t1.1.a1"))
+            for _ in range(2):
+                run = await asyncio.wait_for(told.get(), SENT_SECONDS)
+                _expect(run == A, f"told of {run!r}, which another drives")
+
+        self._with_two(scenario)
+
     # How the tests are run.
 
     def _with_store(self, scenario: Callable[[JournalStore], Awaitable[_T]]) -> _T:
@@ -383,6 +453,12 @@ async def _written(store: JournalStore, rows: Sequence[Row]) -> list[Row]:
     await store.take(rows[0].run, this_driver())
     await commit(store, rows)
     return list(await store.read(rows[0].run))
+
+
+def _answer(approval: str, *, arguments: object = None) -> SentAnswer:
+    return SentAnswer(
+        approval=ApprovalId(approval), digest="00ff", granted=True, by="ann", arguments=arguments
+    )
 
 
 def _entry(run: RunId, facts: int) -> RunEntry:
