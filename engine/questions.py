@@ -72,7 +72,9 @@ def open_in(view: RunView) -> list[ApprovalView]:
     return [
         one
         for one in view.approvals.values()
-        if one.answer is None and view.calls[one.asked.call].state is State.AWAITING_APPROVAL
+        if one.answer is None
+        and view.calls[one.asked.call].state is State.AWAITING_APPROVAL
+        and view.calls[one.asked.call].approval is one
     ]
 
 
