@@ -46,7 +46,14 @@ GROUPS: dict[str, tuple[Any, ...]] = {
     ),
     "What a tool raises": (laneway.ToolFailed, laneway.NestedCallFailed),
     "Lanes": (laneway.Lane, laneway.Rate, Lanes, laneway.LaneStatus, laneway.Claim),
-    "Policies": (laneway.Policy, laneway.Rule, laneway.Unattended, laneway.Reserve),
+    "Policies": (
+        laneway.Policy,
+        laneway.Rule,
+        laneway.Unattended,
+        laneway.Reserve,
+        laneway.Loops,
+        laneway.Recursion,
+    ),
     "Outcomes": (laneway.Success, laneway.Failure, laneway.Outcome),
     "Words": (
         laneway.Access,

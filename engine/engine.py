@@ -41,8 +41,13 @@ from laneway.lanes.priorities import PRIORITY_HINT, is_priority
 from laneway.lanes.statistics import LaneStatus
 from laneway.lanes.table import LaneTable
 from laneway.policies.layers import AnyPolicy, OnePolicy, policy_of
+from laneway.policies.loops import Loops
+from laneway.policies.recursion import Recursion
 from laneway.policies.stopping import Reserve
 from laneway.policies.unattended import Unattended
+
+LOOPS = Loops()
+RECURSION = Recursion()
 
 
 class StuckCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,6 +87,8 @@ class Engine:
         durability: Literal["full", "relaxed"] = "full",
         approval_order: Literal["keep", "overtake"] = "keep",
         last_summary: Reserve | None = None,
+        loops: Loops | None = LOOPS,
+        recursion: Recursion | None = RECURSION,
         clock: Callable[[], Clock] = LoopClock,
     ) -> None:
         """Put an engine together; nothing is opened yet.
@@ -108,6 +115,10 @@ class Engine:
                 for a human; `keep` holds to the order of the request.
             last_summary: what is kept back of the budgets of a run, so that the model can still
                 sum up when they are used up (docs/stopping.md).
+            loops: when a model counts as going round in circles; `Loops.OFF` or None lifts it
+                (docs/loops.md).
+            recursion: how deep and how often runs may begin below the calls of others;
+                `Recursion.OFF` or None lifts it (docs/loops.md).
             clock: makes the clock, inside the event loop; for tests.
 
         Raises:
@@ -130,6 +141,8 @@ class Engine:
         self._durability = durability
         self._overtake = approval_order == "overtake"
         self._reserve = last_summary
+        self._loops = None if loops == Loops.OFF else loops
+        self._recursion = recursion or Recursion.OFF
         self._clock = clock
         self._services: Services | None = None
         self._letters: Letters
@@ -173,6 +186,8 @@ class Engine:
             relaxed=self._durability == "relaxed",
             overtake=self._overtake,
             reserve=self._reserve,
+            loops=self._loops,
+            recursion=self._recursion,
             open_run=self.run,
         )
         services.controls = Lanes(services, self._lanes, self._note)

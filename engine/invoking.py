@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from laneway.calls import Referring
 from laneway.effects import Effect
+from laneway.engine.descent import INVOKED, entered_as
 from laneway.engine.failing import NestedCallFailed
 from laneway.engine.failures import stopped
 from laneway.engine.nesting import ORPHANED, holder, inside
@@ -104,7 +105,8 @@ class Nest:
         )
         async with AsyncExitStack() as leaving:
             try:
-                await leaving.enter_async_context(run)
+                with entered_as(INVOKED):
+                    await leaving.enter_async_context(run)
             except RunOwnedError as error:
                 return _still_at_work(tool, error)
             await run.finish()

@@ -99,6 +99,8 @@ class LiveCall(msgspec.Struct, eq=False, kw_only=True):
     """Its probe had it run again, once in this driver's time."""
     cleared: int = 0
     """How many of its attempts are known to have done nothing."""
+    note: str = ""
+    """What the model is told beside its result."""
     root: "LiveCall | None" = None
     """Whose end it was skipped for: the first in the chain of calls that did not succeed."""
 

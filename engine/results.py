@@ -25,26 +25,28 @@ _EFFECTS = {
 }
 
 
-def text_of(outcome: Outcome) -> str:
+def text_of(outcome: Outcome, note: str = "") -> str:
     """Write an outcome as the text of a result.
 
     A value that is a string stands as it is, any other as compact JSON in its own order. A failure
     is `Error CODE: message`, then a line for what it may have done, one if asking again makes
-    sense, and one for what to do instead; never a stack trace.
+    sense, and one for what to do instead; never a stack trace. A note stands behind all of it.
     """
     if isinstance(outcome, Success):
         value = outcome.value
         text = value if isinstance(value, str) else json_text(value)
         if not text or text.isspace():
-            return NO_OUTPUT
+            text = NO_OUTPUT
     else:
         text = _told(outcome)
+    if note:
+        text = f"{text}\n{note}"
     return text if text.isascii() else whole_text(text)
 
 
-def noted(outcome: Outcome, note: str) -> str:
-    """Write an outcome behind a note of the engine's own; without one, as it is."""
-    text = text_of(outcome)
+def noted(outcome: Outcome, note: str, warning: str = "") -> str:
+    """Write an outcome behind a note of the engine's own, and before a warning of it."""
+    text = text_of(outcome, warning)
     return f"{whole_text(note)}\n\n{text}" if note else text
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from laneway.engine import admission
 from laneway.engine.answering import Said, answer, revoke
+from laneway.engine.descent import descend
 from laneway.engine.explain import Explanation, explain
 from laneway.engine.failures import WITHDRAWN, Told, cancelled
 from laneway.engine.granting import standing
@@ -22,6 +23,7 @@ from laneway.engine.providers import parse
 from laneway.engine.providers.reply import Reply
 from laneway.engine.providers.say import said_by_host
 from laneway.engine.questions import OpenApproval, asked, each, open_questions
+from laneway.engine.recalling import watch_of
 from laneway.engine.recovery import found_out, revive
 from laneway.engine.repeated import see_that_same
 from laneway.engine.reporting import StopReport, report
@@ -136,6 +138,7 @@ class Run:
         services = self._engine.services
         view = log.view
         opening: list[Fact]
+        place = await descend(self._name, view, services)
         nested = note_child(self._name, services)
         within = holder(services) if nested else None
         above = None if within is None else within.scheduler
@@ -165,6 +168,7 @@ class Run:
                     resume_with=self._resume_with,
                     settings=self._settings,
                     setting=setting,
+                    below=place.below(),
                 )
             ]
         await services.journal.keep(log, opening)
@@ -178,6 +182,11 @@ class Run:
             policy=policy,
             above=above,
         )
+        scheduler.place = place
+        place.tree.home = place.tree.home or scheduler
+        watch = scheduler.watch = watch_of(scheduler)
+        if watch is not None:
+            watch.on_stop = scheduler.needs_user
         for one in stuck:
             hold_for(one, scheduler)
         services.durations.learn_from(view)
@@ -409,6 +418,8 @@ class Run:
         await scheduler.services.journal.keep(scheduler.log, said)
         if len(said) > 1:
             reopened(scheduler)
+        if scheduler.watch is not None and is_of_user(told):
+            scheduler.watch.heard()
         return self.history()
 
     async def note(self, note: Any) -> None:

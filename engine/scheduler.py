@@ -15,6 +15,7 @@ from laneway.engine.admission import Admission, alone, beside, complete
 from laneway.engine.answering import follow
 from laneway.engine.asking import Probes
 from laneway.engine.bodies import INTERRUPTED, Bodies
+from laneway.engine.descent import refuse_all, top
 from laneway.engine.failures import (
     APPROVAL_EXPIRED,
     Told,
@@ -23,6 +24,7 @@ from laneway.engine.failures import (
     turn_timed_out,
 )
 from laneway.engine.live import LiveCall, LiveTurn
+from laneway.engine.looping import Watch
 from laneway.engine.nesting import take_in
 from laneway.engine.probing import Found
 from laneway.engine.sealing import secrets_of
@@ -93,6 +95,9 @@ class Scheduler:
         """It was stopped so that nothing of it is started any more."""
         self.stop_due = False
         """It was stopped by a step that is not done yet; what that means for calls comes next."""
+        self.place = top(log.view.run, log.view)
+        self.watch: Watch | None = None
+        """Looks for loops; None if nobody does."""
         self.beside_in_run = beside(log.view.run)
         self.alone_in_run = alone(log.view.run)
         self.earlier: dict[str, CallView] = {}
@@ -131,6 +136,7 @@ class Scheduler:
         step = Step(self)
         step.facts += (*meet(self, admission), admission.opening)
         try:
+            refuse_all(self.place, turn, step)
             for at, ended in admission.faults.items():
                 if turn.calls[at].outcome is None:
                     step.end(turn.calls[at], ended.state, ended.outcome)
@@ -275,6 +281,10 @@ class Scheduler:
             weight.
         """
         return stop(self, reason, detail, by=by, code=code)
+
+    def needs_user(self, loop: Failure) -> None:
+        """The model goes round in circles: the run goes on when its user has said something."""
+        self.stop(StopReason.NEEDS_USER_INPUT, loop.message, code=loop.code)
 
     def go_on(self, through: Through, by: str = "") -> bool:
         """Let a run go on that has stopped, if this lets it; say whether it does."""

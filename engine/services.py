@@ -18,6 +18,8 @@ from laneway.journal.writer import Journal
 from laneway.lanes.lane import Joined
 from laneway.lanes.names import Names
 from laneway.lanes.table import LaneTable
+from laneway.policies.loops import Loops
+from laneway.policies.recursion import Recursion
 from laneway.policies.rules import Policy
 from laneway.policies.stopping import Reserve
 from laneway.policies.unattended import Unattended
@@ -106,6 +108,9 @@ class Services:
     limits: Limits
     relaxed: bool
     """Pure and read calls are entered before their start is durable."""
+    loops: Loops | None
+    """When a model counts as going round in circles; None if nobody looks."""
+    recursion: Recursion
     open_run: "Callable[..., Run]"
     """Makes a run by name, for the calls that a body makes."""
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)

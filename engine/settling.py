@@ -66,7 +66,7 @@ def settlement(view: RunView, name: str, found: Outcome | None, by: str) -> list
     if not may_move(view, call) or _is_told(view, call):
         path = host_name(call, view.calls)
         note = settlement_note(path, call.record.tool, found)
-        facts.append(MessageSaid(message=note))
+        facts.append(MessageSaid(message=note, noted=True))
     return facts
 
 

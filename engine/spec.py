@@ -85,6 +85,12 @@ class Declarations(TypedDict, total=False):
     types that say so themselves need not be named (docs/journal.md)."""
     version: str
     """Of the tool's behaviour: a result recorded under another version is not shared or reused."""
+    poll_seconds: float | None
+    """For a tool that is asked again and again by design: how soon the same may be asked again
+    (docs/loops.md). 0 if only `poll_count` is given."""
+    poll_count: int | None
+    """How often in a row the same may bring the same result. 100 if only `poll_seconds` is given;
+    for a tool with neither, the loop detectors say."""
     reconcile: Callable[..., Any] | None
     """Asks the outside world what became of a call whose end nobody saw: gets its ToolContext, or
     arguments by name, or both, and answers with a `Found`. A repeat is left to it, so it must
@@ -132,6 +138,10 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Digest of schema, declarations and the declared version."""
     importable: str = ""
     """`module:qualname` of the function, or empty."""
+    poll_seconds: float | None = None
+    poll_count: int | None = None
+    polled: bool = False
+    """It has one of the two: other limits hold for what repeats."""
     reconcile: str = ""
     """The probe, by name; `Tool.probe` asks it."""
 
@@ -196,6 +206,9 @@ def spec_of(callee: Callee, schema: dict[str, Any], said: Declarations) -> ToolS
         secret_bound=bound - callee.shown,
         secret=frozenset(said.get("secret", ())),
         importable=callee.importable,
+        poll_seconds=_poll_seconds(name, said.get("poll_seconds")),
+        poll_count=_poll_count(name, said.get("poll_count")),
+        polled=said.get("poll_seconds") is not None or said.get("poll_count") is not None,
         reconcile=_name_of(said.get("reconcile")),
     )
     return msgspec.structs.replace(spec, version=_version(spec, said.get("version", "")))
@@ -260,6 +273,21 @@ def _timeout(tool: str, seconds: float | None) -> float | None:
             tool, f"timeout={seconds!r} is no time; give seconds, or math.inf for no limit"
         )
     return None if seconds is None else float(seconds)
+
+
+def _poll_seconds(tool: str, seconds: Any) -> float | None:
+    number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
+    if seconds is not None and not (number and 0 <= seconds < math.inf):
+        raise ToolError(tool, f"poll_seconds={seconds!r} is no interval; give seconds, 0 or more")
+    return None if seconds is None else float(seconds)
+
+
+def _poll_count(tool: str, count: object) -> int | None:
+    if count is None:
+        return None
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise ToolError(tool, f"poll_count={count!r} is no number of calls; give 1 or more")
+    return count
 
 
 def _retries(tool: str, retries: int) -> int:

@@ -127,6 +127,12 @@ class Step:
                 return
         verdict = self.judge(call)
         call.rule = verdict.rule
+        watch = self.scheduler.watch
+        if watch is not None and verdict.decision is not Decision.DENY:
+            loop = watch.refuses(call)
+            if loop is not None:
+                self.end(call, State.DENIED, loop)
+                return
         if verdict.decision is Decision.ALLOW:
             self.queue(call, verdict.rule)
         elif verdict.decision is Decision.DENY:
@@ -302,7 +308,7 @@ class Step:
         call.rule = rule
         record = call.record
         final = call.claims if call.claims is not record.claims else ()
-        self.facts.append(CallQueued(call=record.id, rule=rule, claims=final))
+        self.facts.append(CallQueued(call=record.id, rule=rule, claims=final, note=call.note))
         self.ask_for_lanes(call)
 
     def ask_for_lanes(self, call: LiveCall, *, waited: bool = False) -> None:
@@ -574,7 +580,7 @@ class Step:
         """Somebody found out what an UNCERTAIN call came to, while its turn is open."""
         if _is_told(call):
             note = settlement_note(call.path, call.record.tool, outcome)
-            self.facts.append(MessageSaid(message=note))
+            self.facts.append(MessageSaid(message=note, noted=True))
         self.facts.append(CallSettled(call=call.id, outcome=outcome, by=by))
         call.move(State.SUCCEEDED if succeeded(outcome) else State.FAILED)
         call.outcome = outcome

@@ -180,6 +180,7 @@ def rendered(turn: TurnView) -> list[dict[str, Any]]:
             name=call.record.tool,
             outcome=call.outcome,
             note=note_of(call.edit),
+            warning=call.note,
         )
         for call in asked_for(turn)
         if call.outcome is not None

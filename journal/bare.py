@@ -29,6 +29,7 @@ from laneway.facts import (
     GrantRevoked,
     HostNoted,
     LaneChanged,
+    LevelEntered,
     LossAccepted,
     MessageSaid,
     ModeChanged,
@@ -124,6 +125,8 @@ def _stream(fact: Fact) -> Stream:
             return "run", ""
         case GrantRevoked(grant=grant):
             return "grant", grant
+        case LevelEntered(run=run):
+            return "level", run
         case _:
             return "call", fact.call
 

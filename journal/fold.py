@@ -19,6 +19,7 @@ from laneway.facts import (
     ApprovalAnswered,
     ApprovalAsked,
     AttemptEnded,
+    Below,
     BudgetReserved,
     BudgetSettled,
     CallEnded,
@@ -36,6 +37,7 @@ from laneway.facts import (
     HolderStopped,
     HostNoted,
     LaneChanged,
+    LevelEntered,
     LossAccepted,
     MessageSaid,
     ModeChanged,
@@ -74,6 +76,7 @@ RunFact = (
     | ModeChanged
     | RunStopped
     | RunReopened
+    | LevelEntered
     | LaneChanged
     | BudgetReserved
     | BudgetSettled
@@ -127,6 +130,8 @@ class CallView(msgspec.Struct, eq=False):
     """Unix seconds of its outcome, or of its settlement."""
     ended_seq: int = 0
     """The fact that told of it."""
+    note: str = ""
+    """What the model is told beside its result."""
 
     @property
     def id(self) -> CallId:
@@ -282,6 +287,10 @@ class RunView:
     """How it was stopped, until something reopens it."""
     stopped_after: int = 0
     """How many turns it had then."""
+    below: Below | None = None
+    """Where it stands below calls of other runs."""
+    levels: dict[RunId, str] = field(default_factory=dict[RunId, str])
+    """The runs below its calls that count in its tree, at any depth, each with its agent."""
     lane_changes: list[LaneChanged] = field(default_factory=list[LaneChanged])
     notes: list[HostNoted] = field(default_factory=list[HostNoted])
     budgets: dict[str, BudgetView] = field(default_factory=dict[str, BudgetView])
@@ -314,6 +323,7 @@ class RunView:
                     call.claims = fact.claims
                 if call.approval is not None and call.approval.answer is None:
                     call.approval = None  # The mode that asked is another now.
+                call.note = fact.note
             case CallStarted() as fact:
                 call = self.calls[fact.call]
                 call.state = move(call.state, State.RUNNING)
@@ -394,6 +404,7 @@ class RunView:
                 self.resume_with = fact.resume_with
                 self.settings = fact.settings
                 self.setting = fact.setting or self.setting
+                self.below = fact.below
             case RunTaken():
                 self.driver = fact.driver
                 self.mode = fact.mode
@@ -415,6 +426,8 @@ class RunView:
                 self.stopped, self.stopped_after = fact, len(self.turns)
             case RunReopened():
                 self.stopped = None
+            case LevelEntered():
+                self.levels[fact.run] = fact.agent
             case LaneChanged():
                 self.lane_changes.append(fact)
             case BudgetReserved():

@@ -22,11 +22,13 @@ from laneway.claims import Claim
 from laneway.errors import DamagedJournalError, UnknownRunError, UsageError
 from laneway.facts import (
     ApprovalAsked,
+    Below,
     CallJoined,
     CallQueued,
     CallStarted,
     ChildEntered,
     Fact,
+    LevelEntered,
     Row,
     RunForked,
     RunOpened,
@@ -213,7 +215,16 @@ def _forked(rows: Sequence[Row], run: RunId, source: RunId, new: str) -> list[Ro
 def copied_fact(fact: Fact, source: str, new: str) -> Fact:
     """A fact of one run, as another's: under its name, where Laneway itself has written that."""
     match fact:
-        case RunOpened(run=run) | ChildEntered(run=run) | TaskStarted(run=run):
+        case RunOpened(run=run, below=Below() as below):
+            root = RunId(_renamed(below.root, source, new))
+            below = replace(below, root=root)
+            return replace(fact, run=RunId(_renamed(run, source, new)), below=below)
+        case (
+            RunOpened(run=run)
+            | ChildEntered(run=run)
+            | LevelEntered(run=run)
+            | TaskStarted(run=run)
+        ):
             return replace(fact, run=RunId(_renamed(run, source, new)))
         case CallJoined(leader=leader):
             return replace(fact, leader=_renamed(leader, source, new))

@@ -242,6 +242,7 @@ def copied(view: RunView) -> RunView:
         calls=calls,
         approvals=approvals,
         grants={name: replace(one) for name, one in view.grants.items()},
+        levels=dict(view.levels),
         lane_changes=list(view.lane_changes),
         notes=list(view.notes),
         budgets=budgets,

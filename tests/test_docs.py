@@ -5,9 +5,11 @@ import runpy
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import laneway
+from laneway import Loops, Recursion
 from laneway.claims import exclusive, shared
 from laneway.lanes.names import Names
 from laneway.states import ARROWS
@@ -59,6 +61,22 @@ def test_every_piece_of_python_about_resources_runs(
     monkeypatch.chdir(tmp_path)
 
     exec(compile(code, "docs/resources.md", "exec"), {})  # noqa: S102 - it is our own page
+
+
+@pytest.mark.parametrize("code", blocks("loops.md"))
+def test_every_piece_of_python_about_loops_runs(code: str) -> None:
+    exec(compile(code, "docs/loops.md", "exec"), {})  # noqa: S102 - it is our own page
+
+
+def test_the_limits_of_loops_and_recursion_are_what_the_page_says() -> None:
+    text = (ROOT / "docs" / "loops.md").read_text(encoding="utf-8")
+    told = dict(re.findall(r"^\| `(\w+)`.*? \| ([\d.]+) \|", text, re.MULTILINE))
+
+    limits = {**msgspec.structs.asdict(Loops()), **msgspec.structs.asdict(Recursion())}
+    assert told.keys() == limits.keys() - {"warn_below", "block_below"}
+    assert {name: float(value) for name, value in told.items()} == {
+        name: float(limits[name]) for name in told
+    }
 
 
 def test_the_claims_of_the_first_calls_about_resources_are_what_the_page_says() -> None:

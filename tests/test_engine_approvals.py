@@ -137,7 +137,7 @@ def test_plan_mode_lets_only_pass_what_changes_nothing() -> None:
 
 def test_a_mode_is_kept_on_resume_changed_by_name_and_must_exist() -> None:
     stage = Stage()
-    theatre = Theatre(stage, stage.tool("put", Return("x"), effect=Effect.WRITE))
+    theatre = Theatre(stage, stage.tool("put", Return("x"), effect=Effect.WRITE), loops=None)
     put = plan({"id": "a", "tool": "put"})
 
     async def host(run: Run) -> State:

@@ -398,7 +398,7 @@ def test_the_same_answer_is_one_turn_by_the_providers_id_or_the_hosts_key() -> N
         assert (await run.submit(reply)).number == 3
         assert (await run.submit(reply, key="mine")).number == 2
 
-    theatre.enter(host)
+    theatre.enter(host, loops=None)
 
     assert stage.log == ["ran"] * 3
 
@@ -424,7 +424,7 @@ def test_a_second_answer_is_refused_while_the_first_is_taken_in_or_runs() -> Non
             await run.submit(plan({"id": "f", "tool": "slow"}))
         await first
 
-    theatre.enter(host)
+    theatre.enter(host, loops=None)
 
     assert sum(stage.entered.values()) == 602
 

@@ -1185,7 +1185,7 @@ def test_a_writer_that_somebody_cancels_goes_on_for_the_engine() -> None:
             await turn.wait()
             assert set(states(turn).values()) == {State.SUCCEEDED}
 
-    scene.play(main, [tool])
+    scene.play(main, [tool], loops=None)
 
 
 def test_one_run_is_never_driven_twice() -> None:
@@ -2588,8 +2588,8 @@ def test_a_key_names_a_reply_for_ever() -> None:
         keys = ["one", "two", "one", "two", "three", "one"]
         return [(await run.submit(plan(call("a", "work")), key=key)).number for key in keys]
 
-    assert scene.play(main, [tool]) == [1, 2, 1, 2, 3, 1]
-    assert scene.play(main, [tool]) == [1, 2, 1, 2, 3, 1]
+    assert scene.play(main, [tool], loops=None) == [1, 2, 1, 2, 3, 1]
+    assert scene.play(main, [tool], loops=None) == [1, 2, 1, 2, 3, 1]
     assert scene.stage.log == ["x"] * 3
 
 

@@ -538,7 +538,7 @@ def test_ten_thousand_calls_are_cancelled_at_once() -> None:
         await run.cancel()
         return await submitting
 
-    turn = play.run(main, tools, limits=Limits(back_off_seconds=100))
+    turn = play.run(main, tools, limits=Limits(back_off_seconds=100), loops=None)
 
     assert set(states(turn).values()) == {State.CANCELLED}
     assert len(play.facts(CallEnded)) == many
@@ -2588,7 +2588,7 @@ def test_a_thousand_waiters_of_two_runs_are_served_in_the_order_of_asking() -> N
             assert len(started) == 997
             assert play.stage.entered == {"work": 997}
 
-    play.run(main, tools, limits=Limits(turn_seconds=math.inf))
+    play.run(main, tools, limits=Limits(turn_seconds=math.inf), loops=None)
 
     spans = sorted((one.span for one in play.stage.executions), key=lambda span: span.start)
     assert not any(one.overlaps(two) for one, two in pairwise(spans))

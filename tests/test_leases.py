@@ -556,7 +556,7 @@ TICKS = """
         path, name, batches, busy = sys.argv[1:]
         store = SqliteStore(path, busy_seconds=float(busy))
         failed = ""
-        async with Engine([tick], journal=store) as engine:
+        async with Engine([tick], journal=store, loops=None) as engine:
             async with engine.run(name) as run:
                 print("ready", flush=True)
                 await asyncio.to_thread(sys.stdin.readline)

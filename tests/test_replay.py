@@ -33,6 +33,7 @@ from laneway.facts import (
     HolderStopped,
     HostNoted,
     LaneChanged,
+    LevelEntered,
     LossAccepted,
     MessageSaid,
     ModeChanged,
@@ -133,6 +134,7 @@ def eventful() -> list[Fact]:
         ModeChanged(mode="plan", by="ann"),
         RunStopped(reason=StopReason.NEEDS_USER_INPUT, detail="Which one?"),
         RunReopened(through="say"),
+        LevelEntered(run=RunId("r/t2.1/1"), agent="critic"),
     ]
 
 

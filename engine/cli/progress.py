@@ -27,6 +27,7 @@ from laneway.facts import (
     HolderStopped,
     HostNoted,
     LaneChanged,
+    LevelEntered,
     LossAccepted,
     MessageSaid,
     ModeChanged,
@@ -143,6 +144,7 @@ class Progress:
                 TurnClosed()
                 | HostNoted()
                 | ChildEntered()
+                | LevelEntered()
                 | ProcessStarted()
                 | BudgetReserved()
                 | BudgetSettled()

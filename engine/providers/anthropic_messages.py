@@ -232,7 +232,7 @@ def _result(answer: Answer) -> Message:
     result: Message = {
         "type": "tool_result",
         "tool_use_id": answer.id,
-        "content": noted(answer.outcome, answer.note),
+        "content": noted(answer.outcome, answer.note, answer.warning),
     }
     if isinstance(answer.outcome, Failure):
         result["is_error"] = True

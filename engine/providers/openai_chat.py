@@ -84,7 +84,7 @@ class OpenAIChat:
             {
                 "role": "tool",
                 "tool_call_id": answer.id,
-                "content": noted(answer.outcome, answer.note),
+                "content": noted(answer.outcome, answer.note, answer.warning),
             }
             for answer in ordered
         ]
@@ -293,4 +293,8 @@ def _renamed_function(message: Message, answers: Sequence[Answer]) -> Message:
 
 def _function_result(answer: Answer) -> Message:
     name = next(iter(misnamed([answer]).values()), answer.name or UNNAMED)
-    return {"role": "function", "name": name, "content": noted(answer.outcome, answer.note)}
+    return {
+        "role": "function",
+        "name": name,
+        "content": noted(answer.outcome, answer.note, answer.warning),
+    }

@@ -214,8 +214,6 @@ def _written(call: Asked) -> Message:
 
 def _result(answer: Answer) -> Message:
     result: Message = {"id": answer.id, "tool": answer.name}
-    if answer.note:
-        result["note"] = answer.note
     outcome = answer.outcome
     if isinstance(outcome, Failure):
         result["error"] = {
@@ -228,4 +226,7 @@ def _result(answer: Answer) -> Message:
     else:
         value = outcome.value
         result["value"] = DECODE(ENCODE(value)) if isinstance(value, (dict, list)) else value
+    told = [note for note in (answer.note, answer.warning) if note]
+    if told:
+        result["note"] = "\n".join(told)
     return result

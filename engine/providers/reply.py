@@ -62,7 +62,10 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     outcome: Outcome
     note: str = ""
-    """What the model must know besides: that what ran was not what it had asked for."""
+    """What the model must know before it reads the result: that what ran was not what it had asked
+    for."""
+    warning: str = ""
+    """What it is told behind the result: that it begins to go round in circles."""
 
 
 class Format(Protocol):

@@ -15,6 +15,7 @@ from laneway.claims import Access, Claim
 from laneway.effects import Effect
 from laneway.engine.failures import APPROVAL_STALE, WITHDRAWN
 from laneway.engine.kinds import is_object
+from laneway.engine.looping import RULE as LOOPS
 from laneway.engine.planning import plan_tool
 from laneway.engine.recovery import is_safe
 from laneway.engine.reexecution.recording import Recording
@@ -66,6 +67,12 @@ class Evidence:
         """Why calls failed that were never queued."""
         self.refused: dict[Key, Failure] = {}
         """The same, as far as it was known at once, by what was asked for."""
+        self.loops: dict[CallId, Failure] = {}
+        """Calls that were refused as going round in circles."""
+        self.notes: dict[CallId, str] = {}
+        """What the model was told beside results."""
+        self.barred: Failure | None = None
+        """Why the run was not to begin where it stood."""
         self.priorities: Mapping[str, int] = {}
         """Of tools, as far as the order of starts has told."""
         self.retries: defaultdict[str, int] = defaultdict(int)
@@ -129,6 +136,7 @@ class Evidence:
             case CallStarted() as fact if own:
                 self._started.add(fact.call)
             case CallQueued() as fact:
+                self.notes[fact.call] = fact.note
                 if fact.claims and fact.call not in self.edits:
                     self.claims[fact.call] = fact.claims
                     if own:
@@ -147,6 +155,8 @@ class Evidence:
                 self.retries[tool] = max(self.retries[tool], fact.attempt)
             case CallProbed() as fact:
                 self.probed.add(self.records[fact.call].tool)
+            case CallEnded(rule="loops" | "recursion") as fact if isinstance(fact.outcome, Failure):
+                self._guarded(fact, fact.outcome)
             case CallEnded() as fact if own and isinstance(fact.outcome, Failure):
                 self._ended(fact, fact.outcome, before)
             case _:
@@ -209,6 +219,12 @@ class Evidence:
             for reference in find(record.arguments, place, fact.referring).references:
                 if (place[reference.source], record.id) not in data:
                     self.literal[record.tool].add(reference.parameter)
+
+    def _guarded(self, fact: CallEnded, failure: Failure) -> None:
+        if fact.rule == LOOPS:
+            self.loops[fact.call] = failure
+        else:
+            self.barred = failure
 
     def _ended(self, fact: CallEnded, failure: Failure, before: State | None) -> None:
         name, record = fact.call, self.records[fact.call]

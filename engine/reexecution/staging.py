@@ -27,6 +27,7 @@ from laneway.engine.reexecution.standing_in import (
     AsRecorded,
     Attempt,
     GatedBodies,
+    RecordedWatch,
     SetClock,
     SilentProbes,
     WatchedScheduler,
@@ -148,6 +149,8 @@ class Staged:
         scheduler.bodies = self.bodies
         scheduler.secrets = None  # All that is recorded is so without them.
         scheduler.probes = SilentProbes(scheduler)
+        scheduler.watch = RecordedWatch(self.evidence.loops, self.evidence.notes)
+        scheduler.place = msgspec.structs.replace(scheduler.place, refused=self.evidence.barred)
         self.durations.learn_from(view)
         for turn in view.turns:
             if turn.closed:

@@ -4,7 +4,7 @@ The scheduler itself is the real one; these take the places of what it reads fro
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from laneway.engine.asking import Probes
@@ -12,10 +12,13 @@ from laneway.engine.bodies import Bodies
 from laneway.engine.durations import Durations
 from laneway.engine.flights import Flight, Key
 from laneway.engine.live import LiveCall
+from laneway.engine.looping import RULE as LOOPS
+from laneway.engine.looping import Watch
 from laneway.engine.scheduler import Scheduler
 from laneway.facts import Row
 from laneway.ids import CallId
 from laneway.outcomes import Failure
+from laneway.policies.loops import Loops
 
 Attempt = tuple[CallId, int]
 
@@ -142,6 +145,29 @@ class SilentProbes(Probes):
 
     def ask(self, call: LiveCall) -> None:
         """Do nothing."""
+
+
+class RecordedWatch(Watch):
+    """Refuses what was refused, and notes what was noted."""
+
+    def __init__(self, refused: Mapping[CallId, Failure], notes: Mapping[CallId, str]) -> None:
+        """Go by what is recorded.
+
+        Args:
+            refused: calls that were, and why.
+            notes: what the model was told beside results.
+        """
+        super().__init__(Loops())
+        self._refused = refused
+        self._notes = notes
+
+    def refuses(self, call: LiveCall) -> Failure | None:
+        """Say of a call what was said of it."""
+        call.note = self._notes.get(call.id, "")
+        failure = self._refused.get(call.id)
+        if failure is not None:
+            call.rule = LOOPS
+        return failure
 
 
 class WatchedScheduler(Scheduler):

@@ -31,7 +31,9 @@ from laneway.errors import LanewayError
 from laneway.lanes.lane import Lane, Rate
 from laneway.lanes.statistics import LaneStatus
 from laneway.outcomes import Code, Failure, Happened, Outcome, StopReason, Success
+from laneway.policies.loops import Loops
 from laneway.policies.questions import Decision
+from laneway.policies.recursion import Recursion
 from laneway.policies.rules import Policy, Rule
 from laneway.policies.stopping import Reserve
 from laneway.policies.unattended import Unattended
@@ -54,10 +56,12 @@ __all__ = [
     "LaneStatus",
     "LanewayError",
     "Limits",
+    "Loops",
     "NestedCallFailed",
     "Outcome",
     "Policy",
     "Rate",
+    "Recursion",
     "Reserve",
     "Rule",
     "Run",

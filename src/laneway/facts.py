@@ -50,6 +50,17 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The limits that the host gave, by resource."""
 
 
+class Below(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where a run stands below the bodies of other runs' calls."""
+
+    root: RunId
+    """The run at the top of the tree."""
+    chain: tuple[str, ...]
+    """The levels above it, the root first: names of agents, or of runs."""
+    agents: tuple[str, ...] = ()
+    """The named agents among them, and its own."""
+
+
 class RunOpened(Recorded, frozen=True, kw_only=True, tag="run_opened"):
     """The run was created, by this driver, to be taken up by `resume_with` after a crash."""
 
@@ -61,6 +72,8 @@ class RunOpened(Recorded, frozen=True, kw_only=True, tag="run_opened"):
     settings: Any = None
     """What that function wants to know, as JSON."""
     setting: Setting | None = None
+    below: Below | None = None
+    """None for a run at the top."""
 
 
 class RunTaken(Recorded, frozen=True, kw_only=True, tag="run_taken"):
@@ -146,6 +159,8 @@ class MessageSaid(Recorded, frozen=True, kw_only=True, tag="message_said"):
 
     message: Any
     """A text, or a message in the provider's form."""
+    noted: bool = False
+    """It is a note of Laneway's own: no user has said anything."""
 
 
 class TurnSubmitted(Recorded, frozen=True, kw_only=True, tag="turn_submitted"):
@@ -248,6 +263,8 @@ class CallQueued(Recorded, frozen=True, kw_only=True, tag="call_queued"):
     rule: str
     claims: tuple[Claim, ...] = ()
     """The final claims, where references narrowed the recorded ones."""
+    note: str = ""
+    """What the model is told beside its result: that it begins to go round in circles."""
 
 
 class CallJoined(Recorded, frozen=True, kw_only=True, tag="call_joined"):
@@ -272,6 +289,14 @@ class ChildEntered(Recorded, frozen=True, kw_only=True, tag="child_entered"):
 
     call: CallId
     run: RunId
+
+
+class LevelEntered(Recorded, frozen=True, kw_only=True, tag="level_entered"):
+    """Below a call of this run, at whatever depth, a run was begun that counts in its tree."""
+
+    run: RunId
+    agent: str = ""
+    """The named agent that works in it."""
 
 
 class ProcessStarted(Recorded, frozen=True, kw_only=True, tag="process_started"):
@@ -393,6 +418,7 @@ Fact = (
     | CallJoined
     | CallStarted
     | ChildEntered
+    | LevelEntered
     | ProcessStarted
     | AttemptEnded
     | CallEnded

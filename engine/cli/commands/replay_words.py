@@ -27,6 +27,7 @@ from laneway.facts import (
     HolderStopped,
     HostNoted,
     LaneChanged,
+    LevelEntered,
     LossAccepted,
     MessageSaid,
     ModeChanged,
@@ -70,6 +71,7 @@ OfRun = (
     | RunStopped
     | RunReopened
     | LaneChanged
+    | LevelEntered
     | MessageSaid
     | TurnSubmitted
     | TurnClosed
@@ -168,6 +170,8 @@ def _of_run(fact: OfRun) -> str:  # noqa: C901, PLR0911, PLR0912 - a case for ea
             return f"what was granted with {grant} is revoked{_by(by)}{_with(reason)}"
         case LaneChanged(lane=lane, change=change, value=value):
             return f"{lane} {change}{f' to {value}' if value else ''}"
+        case LevelEntered(run=run, agent=agent):
+            return f"run {run}{f' of agent {agent}' if agent else ''} begins in its tree"
         case MessageSaid(message=message):
             said = message if isinstance(message, str) else said_in(message) or message
             return f"the host says: {brief(said, 160)}"
