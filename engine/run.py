@@ -23,7 +23,7 @@ from laneway.engine.providers import parse
 from laneway.engine.providers.reply import Reply
 from laneway.engine.providers.say import said_by_host
 from laneway.engine.questions import OpenApproval, asked, each, open_questions
-from laneway.engine.recalling import watch_of
+from laneway.engine.recalling import is_of_user, watch_of
 from laneway.engine.recovery import found_out, revive
 from laneway.engine.repeated import see_that_same
 from laneway.engine.reporting import StopReport, report
@@ -43,7 +43,6 @@ from laneway.engine.showing import definitions
 from laneway.engine.step import may_run_again
 from laneway.engine.stopping import (
     carry_out,
-    is_of_user,
     reopened,
     reopening,
     see_that_named,

@@ -6,7 +6,7 @@ for the calls is carried out when that step has been posted.
 """
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from laneway.engine.failures import Told, shortened
 from laneway.engine.live import LiveCall, LiveTurn
@@ -144,11 +144,6 @@ def reopened(scheduler: "Scheduler") -> None:
     """The run goes on, and that is kept or on its way."""
     scheduler.stopped = None
     scheduler.halted = False
-
-
-def is_of_user(message: Any) -> bool:
-    """Whether the host has put down what the user says: a text, or a message of that role."""
-    return isinstance(message, str) or message.get("role") == "user"
 
 
 def see_that_named(scheduler: "Scheduler", by: str) -> None:
