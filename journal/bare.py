@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from laneway.facts import (
     ApprovalAsked,
     AttemptEnded,
+    BudgetNeared,
     BudgetReserved,
     BudgetSettled,
     CallEnded,
@@ -103,6 +104,8 @@ def _stream(fact: Fact) -> Stream:
             return "task", task
         case BudgetReserved(reservation=name) | BudgetSettled(reservation=name):
             return "reservation", name
+        case BudgetNeared(budget=budget):
+            return "budget", budget
         case LaneChanged(lane=lane):
             return "lane", lane
         case MessageSaid() | LossAccepted() | RunOpened() | RunTaken() | RunForked() | HostNoted():

@@ -19,6 +19,7 @@ from laneway.facts import (
     ApprovalAnswered,
     ApprovalAsked,
     AttemptEnded,
+    BudgetNeared,
     BudgetReserved,
     BudgetSettled,
     CallEnded,
@@ -45,6 +46,7 @@ from laneway.facts import (
     TaskStarted,
     TurnClosed,
     TurnSubmitted,
+    Usage,
 )
 from laneway.ids import ApprovalId, CallId, RunId
 from laneway.outcomes import Outcome, succeeded
@@ -68,6 +70,7 @@ RunFact = (
     | LaneChanged
     | BudgetReserved
     | BudgetSettled
+    | BudgetNeared
     | TaskStarted
     | TaskEnded
 )
@@ -163,6 +166,8 @@ class BudgetView:
     settled: float = 0.0
     reserved: dict[str, float] = field(default_factory=dict[str, float])
     """What is set aside and not settled yet, by reservation."""
+    least: dict[str, float] = field(default_factory=dict[str, float])
+    """What of that is settled if nobody learns what the work took, by reservation."""
 
     @property
     def used(self) -> float:
@@ -190,6 +195,9 @@ class TurnView:
     edges: tuple[Edge, ...]
     referring: Referring = Referring.KNOWN
     closed: bool = False
+    usage: Usage | None = None
+    refused: str = ""
+    """The budget that had no room for it: nothing of it ran."""
 
 
 @dataclass(slots=True)
@@ -219,6 +227,12 @@ class RunView:
     lane_changes: list[LaneChanged] = field(default_factory=list[LaneChanged])
     notes: list[HostNoted] = field(default_factory=list[HostNoted])
     budgets: dict[str, BudgetView] = field(default_factory=dict[str, BudgetView])
+    neared: dict[str, int] = field(default_factory=dict[str, int])
+    """The highest threshold of each budget that was reached, in percent."""
+    reservations: int = 0
+    """How often something was set aside."""
+    paid_replies: set[str] = field(default_factory=set[str])
+    """The provider's ids of answers that were settled when they came."""
     tasks: dict[str, TaskView] = field(default_factory=dict[str, TaskView])
     _reserved: dict[str, BudgetView] = field(default_factory=dict[str, BudgetView])
     """The budget of each open reservation."""
@@ -312,7 +326,7 @@ class RunView:
             case _ as never:
                 assert_never(never)
 
-    def _of_the_run(self, fact: RunFact) -> None:  # noqa: C901 - one arm per fact
+    def _of_the_run(self, fact: RunFact) -> None:  # noqa: C901, PLR0912 - one arm per fact
         """Take in what befalls the run as a whole."""
         match fact:
             case RunOpened():
@@ -341,11 +355,17 @@ class RunView:
             case BudgetReserved():
                 budget = self.budgets.setdefault(fact.budget, BudgetView())
                 budget.reserved[fact.reservation] = fact.amount
+                budget.least[fact.reservation] = fact.least
                 self._reserved[fact.reservation] = budget
+                self.reservations += 1
             case BudgetSettled():
                 budget = self._reserved.pop(fact.reservation)
-                del budget.reserved[fact.reservation]
+                del budget.reserved[fact.reservation], budget.least[fact.reservation]
                 budget.settled += fact.amount
+                if fact.reply:
+                    self.paid_replies.add(fact.reply)
+            case BudgetNeared():
+                self.neared[fact.budget] = fact.percent
             case TaskStarted():
                 self.tasks[fact.task] = TaskView(fact)
             case TaskEnded():
@@ -366,6 +386,8 @@ class RunView:
             calls=calls,
             edges=fact.edges,
             referring=fact.referring,
+            usage=fact.usage,
+            refused=fact.refused,
         )
         self.turns.append(turn)
         self.conversation.append(turn)

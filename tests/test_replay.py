@@ -17,6 +17,7 @@ from laneway.facts import (
     ApprovalAnswered,
     ApprovalAsked,
     AttemptEnded,
+    BudgetNeared,
     BudgetReserved,
     BudgetSettled,
     CallEnded,
@@ -117,6 +118,7 @@ def eventful() -> list[Fact]:
         CallSettled(call=TWO, outcome=Success(value=3)),
         RunForked(source=RunId("q"), seq=36),
         asked_for(2, CallId("t2.1")),
+        BudgetNeared(budget="money", percent=80, used=3, limit=3.5),
         BudgetSettled(reservation="m1", amount=1),
     ]
 

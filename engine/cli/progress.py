@@ -13,6 +13,7 @@ from laneway.facts import (
     ApprovalAnswered,
     ApprovalAsked,
     AttemptEnded,
+    BudgetNeared,
     BudgetReserved,
     BudgetSettled,
     CallEnded,
@@ -132,6 +133,7 @@ class Progress:
                 | ProcessStarted()
                 | BudgetReserved()
                 | BudgetSettled()
+                | BudgetNeared()
             ):
                 pass
 
