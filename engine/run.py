@@ -7,6 +7,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from laneway.engine import admission
+from laneway.engine.bookkeeping import account_of, hold_again, open_account, setting_with
+from laneway.engine.budget_status import BudgetStatus
+from laneway.engine.charging import Charge
 from laneway.engine.explain import Explanation, explain
 from laneway.engine.failures import WITHDRAWN, Told, cancelled
 from laneway.engine.holdovers import end_holdovers, hold_for
@@ -20,6 +23,7 @@ from laneway.engine.providers.say import said_by_host
 from laneway.engine.questions import open_questions, question_named
 from laneway.engine.recovery import found_out, revive
 from laneway.engine.repeated import see_that_same
+from laneway.engine.requesting import Request
 from laneway.engine.scheduler import Scheduler
 from laneway.engine.sealing import see_no_secret
 from laneway.engine.secrets.alike import alike
@@ -33,6 +37,7 @@ from laneway.engine.settling import (
     unsettled_call,
 )
 from laneway.engine.step import bound_digest, may_run_again
+from laneway.engine.tally import settlements
 from laneway.engine.turn import Turn, asked_for, conversation, open_names
 from laneway.errors import (
     EngineBusyError,
@@ -52,6 +57,7 @@ from laneway.journal.lease import this_driver
 from laneway.journal.writer import RunLog
 from laneway.outcomes import Failure
 from laneway.policies.approvals import Standing, standing
+from laneway.policies.budgets import Budgets
 from laneway.states import State
 
 if TYPE_CHECKING:
@@ -61,7 +67,7 @@ if TYPE_CHECKING:
 class Run:
     """Made by `engine.run(name)`; use it with `async with`, which creates it or takes it up."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one option a line, all by name
         self,
         engine: "Engine",
         name: str,
@@ -70,6 +76,7 @@ class Run:
         bound: Mapping[str, Any],
         parallel: bool,
         priority: int,
+        budget: Budgets | None,
         resume_with: str,
         settings: Any,
     ) -> None:
@@ -80,6 +87,7 @@ class Run:
         self._bound = bound
         self._parallel = parallel
         self._priority = priority
+        self._budget = budget
         self._resume_with = resume_with
         self._settings = as_json(settings, f"settings= of run {name!r}")
         self._scheduler: Scheduler | None = None
@@ -125,7 +133,7 @@ class Run:
         opening: list[Fact]
         nested = note_child(self._name, services)
         # What a run within a call is driven with is in the run of that call.
-        setting = None if nested else services.setting
+        setting = None if nested else setting_with(services, self._budget)
         ended, stuck = await end_holdovers(view, rows, services)
         held = {one.call.id for one in stuck if one.run == view.run}
         if view.seq:
@@ -136,6 +144,7 @@ class Run:
                 changes=() if setting is None else changes_since(view, setting),
             )
             opening = [taken, *found_out(view, held, services.tools), *ended]
+            opening += settlements(view)
             last = view.turns[-1:]
             self._parents = [call for turn in last for call in turn.calls if call.children]
         else:
@@ -158,6 +167,7 @@ class Run:
             serial=not self._parallel,
             priority=self._priority,
         )
+        await open_account(scheduler, self._budget, rows)
         for one in stuck:
             hold_for(one, scheduler)
         services.durations.learn_from(view)
@@ -166,6 +176,7 @@ class Run:
                 remember(turn, scheduler)
         if view.open_turn is not None:
             scheduler.turn = revive(view.open_turn, scheduler)
+            hold_again(scheduler)
         self._engine.joined(scheduler)
 
     async def __aexit__(
@@ -228,6 +239,11 @@ class Run:
         below: `fix-42/t1.2/1/t1.1.a1`.
         """
         return [question for _, question in open_questions(self._entered)]
+
+    @property
+    def budgets(self) -> dict[str, BudgetStatus]:
+        """How every budget of the run stands, by its name, such as `tokens` or `tree:cost`."""
+        return account_of(self._entered).statuses()
 
     def explain(self) -> tuple[Explanation, ...]:
         """Say of every unfinished call what it waits for, since when, and what that waits for."""
@@ -292,13 +308,41 @@ class Run:
             coming = await admission.admit(parsed, len(self.view.turns) + 1, scheduler, key=key)
             if strict and coming.faults:
                 raise PlanError(fault_lines(coming))
-            async with scheduler.services.controls.room(coming.turn.calls, scheduler):
-                await self._take_in(coming, wait=wait)
+            charge = Charge(account_of(scheduler), coming, parsed)
+            try:
+                waiting = () if charge.refused else coming.turn.calls
+                async with scheduler.services.controls.room(waiting, scheduler):
+                    await self._take_in(coming, wait=wait)
+            finally:
+                charge.close(taken_in=scheduler.turn is coming.turn)
         finally:
             self._submitting = False
         if not wait:
             return Turn(self, self.view.turns[-1])
         return await self._finish(coming.turn)
+
+    def request(
+        self, *, model: str = "", messages: Any = (), max_output_tokens: int | None = None
+    ) -> Request:
+        """Prepare a request to the model, to be entered with `async with` (docs/budgets.md).
+
+        Entering sets aside the tokens that it may take, and their cost where a budget of cost is
+        there; leaving settles it.
+
+        Args:
+            model: its name, for the price.
+            messages: all that will be sent, tools included, for the estimate of the input.
+            max_output_tokens: what the request limits the answer to; 4,096 if left out.
+
+        Raises:
+            UsageError: `max_output_tokens` is no number of tokens.
+        """
+        return Request(
+            lambda: account_of(self._live),
+            model=model,
+            messages=messages,
+            max_output_tokens=max_output_tokens,
+        )
 
     async def finish(self) -> Turn | None:
         """Let the open turn go on, wait for it, and make its outcomes final.

@@ -17,9 +17,11 @@ from laneway.journal.writer import Journal
 from laneway.lanes.lane import Joined
 from laneway.lanes.names import Names
 from laneway.lanes.table import LaneTable
+from laneway.policies.budgets import Budgets
 from laneway.policies.rules import Policy
 
 if TYPE_CHECKING:
+    from laneway.engine.budget_status import BudgetWarning
     from laneway.engine.controls import Lanes
     from laneway.engine.flights import Flight, Key
     from laneway.engine.live import LiveCall
@@ -99,6 +101,9 @@ class Services:
     tools: Toolset
     durations: Durations
     limits: Limits
+    budgets: Budgets
+    on_budget: "Callable[[BudgetWarning], object] | None"
+    """Told of thresholds that are reached."""
     relaxed: bool
     """Pure and read calls are entered before their start is durable."""
     open_run: "Callable[..., Run]"

@@ -28,6 +28,7 @@ from laneway.engine.handing_on import hand_on
 from laneway.engine.live import LiveCall, LiveTurn
 from laneway.engine.nesting import permit
 from laneway.engine.probing import Finding, Found
+from laneway.engine.request_order import queue_together
 from laneway.engine.sealing import outcome_of
 from laneway.engine.services import THREAD, Services
 from laneway.engine.settling import settlement_note
@@ -54,6 +55,7 @@ from laneway.policies.questions import Decision, Question, Verdict, denied
 from laneway.states import State
 
 if TYPE_CHECKING:
+    from laneway.engine.accounts import Account
     from laneway.engine.scheduler import Scheduler
 
 
@@ -61,6 +63,7 @@ class Step:
     """The consequences of one event in one run."""
 
     __slots__ = (
+        "deferred",
         "facts",
         "landed",
         "probes",
@@ -78,6 +81,8 @@ class Step:
         self.scheduler = scheduler
         self.services: Services = scheduler.services
         self.facts: list[Fact] = []
+        self.deferred: list[LiveCall] | None = None
+        """Calls that are queued when all have been looked at; None to queue each at once."""
         self.starts: list[LiveCall] = []
         """Calls whose body may be entered once the facts are kept."""
         self.probes: list[LiveCall] = []
@@ -230,6 +235,9 @@ class Step:
 
     def queue(self, call: LiveCall, rule: str) -> None:
         """Let the call pass, and ask for its lanes."""
+        gate = self.scheduler.gate
+        if gate is not None and not self._admitted(call, rule, gate):
+            return
         turn = call.turn
         if call.state is State.PENDING:
             turn.active += 1
@@ -241,6 +249,18 @@ class Step:
         final = call.claims if call.claims is not record.claims else ()
         self.facts.append(CallQueued(call=record.id, rule=rule, claims=final))
         self.ask_for_lanes(call)
+
+    def _admitted(self, call: LiveCall, rule: str, gate: "Account") -> bool:
+        """Set aside what the call will use; say whether it is queued now."""
+        refusal = gate.admit(call)
+        if refusal is not None:
+            self.end(call, State.DENIED, _after_attempts(call, refusal))
+            return False
+        if self.deferred is None:
+            return True
+        call.rule = rule
+        self.deferred.append(call)
+        return False
 
     def ask_for_lanes(self, call: LiveCall, *, waited: bool = False) -> None:
         """Enter the queues of all its lanes at once.
@@ -297,8 +317,10 @@ class Step:
         if call.tool is not None and call.tool.spec.sync and not self._has_thread(call):
             return
         call.move(State.RUNNING)
-        call.attempt += 1
         scheduler = self.scheduler
+        if scheduler.gate is not None:
+            scheduler.gate.started(call)
+        call.attempt += 1
         scheduler.token += 1
         self.facts.append(
             CallStarted(call=call.record.id, attempt=call.attempt, token=scheduler.token)
@@ -340,6 +362,8 @@ class Step:
             )
         )
         self.turns.append(turn)
+        if self.scheduler.gate is not None:
+            self.scheduler.gate.ended(call)
         if body_stopped:
             self.give_back(call)
         if call.flight is not None:
@@ -562,10 +586,13 @@ class Step:
             while self.skips:
                 self._skip(*self.skips.pop())
             ready, self.ready = self.ready, []
-            if len(ready) > 1:
-                ready = self.in_order(ready)
             if self.scheduler.leaving:
                 continue  # Parked: they stay PENDING, for whoever takes the run up.
+            if len(ready) > 1:
+                if self.scheduler.gate is not None:
+                    queue_together(ready, self)
+                    continue
+                ready = self.in_order(ready)
             for call in ready:
                 if call.state is State.PENDING and call.told is None and not call.turn.parked:
                     self.consider(call)

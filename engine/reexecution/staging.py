@@ -43,6 +43,8 @@ from laneway.journal.writer import RunLog
 from laneway.lanes.lane import Joined, Lane, lanes_of
 from laneway.lanes.names import Names
 from laneway.outcomes import Failure
+from laneway.policies import budgets
+from laneway.policies.budgets import Budgets
 from laneway.policies.rules import Policy
 from laneway.states import State
 
@@ -52,6 +54,12 @@ UNLIMITED = Limits(
     approval_seconds=math.inf,
 )
 """Time does not pass: whatever came to its limit is recorded."""
+
+
+NO_BUDGETS = Budgets(
+    model_turns=budgets.UNLIMITED, tokens=budgets.UNLIMITED, seconds=budgets.UNLIMITED
+)
+"""What was refused for a budget is recorded, too."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,6 +108,7 @@ class Staged:
             policy=RecordedPolicy(self.evidence, self._who) if policy is None else policy,
             workspace=self.options.workspace,
             limits=UNLIMITED,
+            budgets=NO_BUDGETS,
             approval_order="overtake" if self.part.overtakes else "keep",
             clock=lambda: self.clock,
         )

@@ -16,29 +16,38 @@ The package, from the bottom up:
 
 from laneway.claims import Access, Claim
 from laneway.effects import Effect
+from laneway.engine.budget_status import BudgetStatus, BudgetWarning
 from laneway.engine.context import ToolContext
 from laneway.engine.engine import Engine, Status
 from laneway.engine.failing import NestedCallFailed, ToolFailed
 from laneway.engine.planning import plan_tool
 from laneway.engine.probing import Found
+from laneway.engine.requesting import Request
 from laneway.engine.run import Run
 from laneway.engine.secrets.marks import Secret
 from laneway.engine.services import Limits
 from laneway.engine.tools import Bound, Tool, tool
 from laneway.engine.turn import Turn
-from laneway.errors import LanewayError
+from laneway.errors import BudgetExceededError, LanewayError
 from laneway.lanes.lane import Lane, Rate
 from laneway.lanes.statistics import LaneStatus
 from laneway.outcomes import Code, Failure, Happened, Outcome, Success
+from laneway.policies.budgets import UNLIMITED, Budget, Budgets
+from laneway.policies.prices import Price
 from laneway.policies.questions import Decision
 from laneway.policies.rules import Policy, Rule
 from laneway.states import State
 
 __version__ = "0.1.0"
 
-__all__ = [
+__all__ = [  # noqa: RUF022 - in plain order, constants among the rest
     "Access",
     "Bound",
+    "Budget",
+    "BudgetExceededError",
+    "BudgetStatus",
+    "BudgetWarning",
+    "Budgets",
     "Claim",
     "Code",
     "Decision",
@@ -54,7 +63,9 @@ __all__ = [
     "NestedCallFailed",
     "Outcome",
     "Policy",
+    "Price",
     "Rate",
+    "Request",
     "Rule",
     "Run",
     "Secret",
@@ -65,6 +76,7 @@ __all__ = [
     "ToolContext",
     "ToolFailed",
     "Turn",
+    "UNLIMITED",
     "__version__",
     "plan_tool",
     "tool",
