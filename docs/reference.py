@@ -39,6 +39,15 @@ GROUPS: dict[str, tuple[Any, ...]] = {
     "What a tool raises": (laneway.ToolFailed, laneway.NestedCallFailed),
     "Lanes": (laneway.Lane, laneway.Rate, Lanes, laneway.LaneStatus, laneway.Claim),
     "Policies": (laneway.Policy, laneway.Rule),
+    "Budgets": (
+        laneway.Budgets,
+        laneway.Budget,
+        laneway.UNLIMITED,
+        laneway.Price,
+        laneway.Request,
+        laneway.BudgetStatus,
+        laneway.BudgetWarning,
+    ),
     "Outcomes": (laneway.Success, laneway.Failure, laneway.Outcome),
     "Words": (
         laneway.Access,
@@ -48,7 +57,7 @@ GROUPS: dict[str, tuple[Any, ...]] = {
         laneway.Happened,
         laneway.State,
     ),
-    "Errors": (laneway.LanewayError,),
+    "Errors": (laneway.LanewayError, laneway.BudgetExceededError),
 }
 
 
@@ -67,6 +76,9 @@ def page() -> str:
 
 
 def _described(member: Any) -> Iterator[str]:
+    if member == laneway.UNLIMITED:
+        yield "### `UNLIMITED`\n\nLifts a budget, by name: `Budgets(model_turns=UNLIMITED)`."
+        return
     if get_args(member):
         yield f"### `Outcome`\n\n{' or '.join(f'`{one.__name__}`' for one in get_args(member))}."
         return
