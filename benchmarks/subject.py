@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from laneway import Effect, Engine, tool
+from laneway import UNLIMITED, Budgets, Effect, Engine, tool
 from laneway.benchmarks.checks import INTENT, RESULT, answer_faults, entry_faults, row_faults
 from laneway.benchmarks.contenders import Repeat, Sample, timed
 from laneway.benchmarks.harness import Subject
@@ -71,7 +71,9 @@ class _Bench:
         workload = self._workload
         payloads = [payload(workload, turn) for turn in range(workload.turns)]
         shown: list[Sequence[Any]] = []
-        async with Engine(tools=[self._tool], journal=self._journal) as engine:
+        # More turns than a run may have by default: the cap is lifted, the counting stays.
+        budgets = Budgets(model_turns=UNLIMITED, seconds=UNLIMITED)
+        async with Engine(tools=[self._tool], journal=self._journal, budgets=budgets) as engine:
             async with engine.run(f"warm-up-{self._repetition}") as run:
                 await run.submit(payload(_WARM_UP, 0))
             self._entered.clear()

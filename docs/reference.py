@@ -54,6 +54,15 @@ GROUPS: dict[str, tuple[Any, ...]] = {
         laneway.Loops,
         laneway.Recursion,
     ),
+    "Budgets": (
+        laneway.Budgets,
+        laneway.Budget,
+        laneway.UNLIMITED,
+        laneway.Price,
+        laneway.Request,
+        laneway.BudgetStatus,
+        laneway.BudgetWarning,
+    ),
     "Outcomes": (laneway.Success, laneway.Failure, laneway.Outcome),
     "Words": (
         laneway.Access,
@@ -64,7 +73,7 @@ GROUPS: dict[str, tuple[Any, ...]] = {
         laneway.State,
         laneway.StopReason,
     ),
-    "Errors": (laneway.LanewayError,),
+    "Errors": (laneway.LanewayError, laneway.BudgetExceededError),
 }
 
 
@@ -83,6 +92,9 @@ def page() -> str:
 
 
 def _described(member: Any) -> Iterator[str]:
+    if member == laneway.UNLIMITED:
+        yield "### `UNLIMITED`\n\nLifts a budget, by name: `Budgets(model_turns=UNLIMITED)`."
+        return
     if get_args(member):
         yield f"### `Outcome`\n\n{' or '.join(f'`{one.__name__}`' for one in get_args(member))}."
         return

@@ -264,6 +264,9 @@ class Bodies:
         )
         if isinstance(decision, GiveUp) or self.scheduler.leaving or self.scheduler.halted:
             return False
+        account = self.scheduler.account
+        if account is not None and decision.seconds >= account.left_seconds:
+            return False  # The run's time would end the pause.
         call.move(State.BACKING_OFF)
         step.facts.append(
             AttemptEnded(

@@ -11,6 +11,8 @@ from typing import Any, Literal, Self
 
 import msgspec
 
+from laneway.engine.bookkeeping import checked
+from laneway.engine.budget_status import Listener
 from laneway.engine.clock import Clock, LoopClock
 from laneway.engine.controls import Lanes
 from laneway.engine.deadlines import Deadlines
@@ -40,6 +42,7 @@ from laneway.lanes.names import Names
 from laneway.lanes.priorities import PRIORITY_HINT, is_priority
 from laneway.lanes.statistics import LaneStatus
 from laneway.lanes.table import LaneTable
+from laneway.policies.budgets import Budgets
 from laneway.policies.layers import AnyPolicy, OnePolicy, policy_of
 from laneway.policies.loops import Loops
 from laneway.policies.recursion import Recursion
@@ -84,6 +87,8 @@ class Engine:
         canonicalisers: Mapping[str, Callable[[str], str]] | None = None,
         bound: Mapping[str, Any] | None = None,
         limits: Limits | None = None,
+        budgets: Budgets | None = None,
+        on_budget: Listener | None = None,
         durability: Literal["full", "relaxed"] = "full",
         approval_order: Literal["keep", "overtake"] = "keep",
         last_summary: Reserve | None = None,
@@ -110,6 +115,9 @@ class Engine:
                 in the event loop; its ValueError is told to the model (docs/resources.md).
             bound: arguments that the host sets, by parameter, for every run.
             limits: time limits and numbers of threads.
+            budgets: what a run may use: model turns, tokens and time have limits by default
+                (docs/budgets.md).
+            on_budget: called in the event loop when a budget has reached 80 and 95 %, once each.
             durability: `relaxed` enters pure and read calls before their start is durable.
             approval_order: `overtake` lets calls pass that merely conflict with one that waits
                 for a human; `keep` holds to the order of the request.
@@ -138,6 +146,8 @@ class Engine:
         self._names = Names(workspace, canonicalisers=canonicalisers)
         self._lanes = own_apart(lanes_of(lanes or {}, self._names))
         self._limits = limits or Limits()
+        self._budgets = checked(budgets or Budgets(), self.tools, self._names)
+        self._on_budget = on_budget
         self._durability = durability
         self._overtake = approval_order == "overtake"
         self._reserve = last_summary
@@ -183,6 +193,8 @@ class Engine:
             tools=self.tools,
             durations=self.durations,
             limits=self._limits,
+            budgets=self._budgets,
+            on_budget=self._on_budget,
             relaxed=self._durability == "relaxed",
             overtake=self._overtake,
             reserve=self._reserve,
@@ -242,7 +254,7 @@ class Engine:
         """
         return self.services.controls
 
-    def run(
+    def run(  # noqa: PLR0913 - one option a line, all by name
         self,
         name: str,
         *,
@@ -251,6 +263,7 @@ class Engine:
         bound: Mapping[str, Any] | None = None,
         parallel: bool = True,
         priority: int = 0,
+        budget: Budgets | None = None,
         resume_with: str = "",
         settings: Any = None,
     ) -> Run:
@@ -266,6 +279,7 @@ class Engine:
             parallel: False runs one call after another, in request order.
             priority: where its calls and another run's wait for one lane: each step is worth half
                 a minute of waiting; adds to the tool's own.
+            budget: what this run may use; where the engine says something too, the less holds.
             resume_with: importable name of a function that carries the run on after a crash.
             settings: JSON that this function wants to know.
         """
@@ -281,6 +295,7 @@ class Engine:
             bound=bound or {},
             parallel=parallel,
             priority=priority,
+            budget=None if budget is None else checked(budget, self.tools, self._names),
             resume_with=whole_text(resume_with),
             settings=settings,
         )

@@ -84,8 +84,9 @@ def _used(report: "StopReport") -> str:
 
 def _budgets(report: "StopReport") -> Iterator[str]:
     for name, settled in report.used.budgets.items():
-        aside = report.used.set_aside.get(name, 0.0)
-        yield f"{name}: {settled:g} used{f', {aside:g} set aside' if aside else ''}"
+        aside, limit = report.used.set_aside.get(name, 0.0), report.used.limits.get(name)
+        most = "" if limit is None else f" of {limit:,.12g}"
+        yield f"{name}: {settled:,.12g}{most} used{f', {aside:,.12g} set aside' if aside else ''}"
 
 
 def _clock(wall: float) -> str:

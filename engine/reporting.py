@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from laneway.engine.budget_status import recorded
 from laneway.engine.report_text import report_lines
 from laneway.engine.reports import (
     Answered,
@@ -20,9 +21,11 @@ from laneway.engine.reports import (
     about,
     brief,
 )
+from laneway.engine.tally import used
 from laneway.ids import CallId
 from laneway.journal.fold import ApprovalView, CallView, RunView
 from laneway.outcomes import Failure, Happened, Outcome, StopReason, Success, succeeded
+from laneway.policies.budgets import MICROS, Unit
 from laneway.policies.stopping import GOES_ON, STOPS, how_it_goes_on
 from laneway.states import State
 
@@ -156,12 +159,22 @@ def _sources(view: RunView, call: CallView) -> Iterator[CallId]:
 
 
 def _used(view: RunView) -> Used:
+    settled = {name: one.settled for name, one in view.budgets.items()}
+    aside = {name: sum(one.reserved.values()) for name, one in view.budgets.items()}
+    limits: dict[str, float] = {}
+    for limit in recorded(view.setting.budgets):
+        scale = MICROS if limit.unit is Unit.COST else 1
+        gone, held = used(view, limit)
+        if gone or held or limit.key in view.setting.budgets:
+            settled[limit.key], aside[limit.key] = gone / scale, held / scale
+            limits[limit.key] = limit.limit / scale
     return Used(
         turns=len(view.turns),
         calls=len(view.calls),
         attempts=sum(call.attempt for call in view.calls.values()),
-        budgets={name: one.settled for name, one in view.budgets.items()},
-        set_aside={name: sum(one.reserved.values()) for name, one in view.budgets.items()},
+        budgets=settled,
+        set_aside=aside,
+        limits=limits,
     )
 
 

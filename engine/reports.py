@@ -69,9 +69,12 @@ class Used(msgspec.Struct, frozen=True, kw_only=True):
     calls: int
     attempts: int
     budgets: dict[str, float]
-    """What was settled, by budget."""
+    """What was settled, by budget, of the run without the runs within its calls; of time nothing
+    is told. Costs are in US dollars."""
     set_aside: dict[str, float]
     """What is reserved and not settled, by budget."""
+    limits: dict[str, float] = {}
+    """How much there is, where there is a limit."""
 
 
 class StopReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from laneway.engine import admission
 from laneway.engine.answering import Said, answer, revoke
+from laneway.engine.bookkeeping import account_of, hold_again, open_account, setting_with
+from laneway.engine.budget_status import BudgetStatus
+from laneway.engine.charging import Charge
 from laneway.engine.descent import descend
 from laneway.engine.explain import Explanation, explain
 from laneway.engine.failures import WITHDRAWN, Told, cancelled
@@ -27,6 +30,7 @@ from laneway.engine.recalling import is_of_user, watch_of
 from laneway.engine.recovery import found_out, revive
 from laneway.engine.repeated import see_that_same
 from laneway.engine.reporting import StopReport, report
+from laneway.engine.requesting import Request
 from laneway.engine.scheduler import SLICE, Scheduler
 from laneway.engine.sealing import see_no_secret
 from laneway.engine.secrets.alike import alike
@@ -47,6 +51,7 @@ from laneway.engine.stopping import (
     reopening,
     see_that_named,
 )
+from laneway.engine.tally import settlements
 from laneway.engine.turn import Turn, asked_for, conversation, open_names
 from laneway.errors import (
     EngineBusyError,
@@ -64,6 +69,7 @@ from laneway.journal.fold import CallView, GrantView, RunView, TurnView, fold
 from laneway.journal.lease import this_driver
 from laneway.journal.writer import RunLog
 from laneway.outcomes import Failure, StopReason
+from laneway.policies.budgets import Budgets
 from laneway.policies.layers import OnePolicy, with_run_layer
 from laneway.policies.stopping import Through, reason_named
 from laneway.states import State
@@ -85,6 +91,7 @@ class Run:
         bound: Mapping[str, Any],
         parallel: bool,
         priority: int,
+        budget: Budgets | None,
         resume_with: str,
         settings: Any,
     ) -> None:
@@ -96,6 +103,7 @@ class Run:
         self._bound = bound
         self._parallel = parallel
         self._priority = priority
+        self._budget = budget
         self._resume_with = resume_with
         self._settings = as_json(settings, f"settings= of run {name!r}")
         self._scheduler: Scheduler | None = None
@@ -145,7 +153,9 @@ class Run:
         policy = with_run_layer(broader, self._policy)
         mode = mode_of(self._mode or (view.mode if view.seq else ""), above, policy)
         # What a run within a call is driven with is in the run of that call.
-        setting = None if nested else judged_by(services.setting, policy)
+        setting = None
+        if not nested:
+            setting = setting_with(judged_by(services.setting, policy), services, self._budget)
         ended, stuck = await end_holdovers(view, rows, services)
         held = {one.call.id for one in stuck if one.run == view.run}
         if view.seq:
@@ -156,6 +166,7 @@ class Run:
                 changes=() if setting is None else changes_since(view, setting),
             )
             opening = [taken, *found_out(view, held, services.tools), *ended]
+            opening += settlements(view)
             last = view.turns[-1:]
             self._parents = [call for turn in last for call in turn.calls if call.children]
         else:
@@ -186,6 +197,7 @@ class Run:
         watch = scheduler.watch = watch_of(scheduler)
         if watch is not None:
             watch.on_stop = scheduler.needs_user
+        await open_account(scheduler, self._budget, rows)
         for one in stuck:
             hold_for(one, scheduler)
         services.durations.learn_from(view)
@@ -194,6 +206,7 @@ class Run:
                 remember(turn, scheduler)
         if view.open_turn is not None:
             scheduler.turn = revive(view.open_turn, scheduler)
+            hold_again(scheduler)
         if any(one.answer is None for one in view.approvals.values()):
             await take_up(scheduler)  # Before a question is shown again.
         self._engine.joined(scheduler)
@@ -291,6 +304,11 @@ class Run:
         """What humans have granted for later calls, and not revoked; the first first."""
         return standing(self.view)
 
+    @property
+    def budgets(self) -> dict[str, BudgetStatus]:
+        """How every budget of the run stands, by its name, such as `tokens` or `tree:cost`."""
+        return account_of(self._entered).statuses()
+
     def explain(self) -> tuple[Explanation, ...]:
         """Say of every unfinished call what it waits for, since when, and what that waits for."""
         return explain(self._live)
@@ -354,13 +372,41 @@ class Run:
             coming = await admission.admit(parsed, len(self.view.turns) + 1, scheduler, key=key)
             if strict and coming.faults:
                 raise PlanError(fault_lines(coming))
-            async with scheduler.services.controls.room(coming.turn.calls, scheduler):
-                await self._take_in(coming, wait=wait)
+            charge = Charge(account_of(scheduler), coming, parsed)
+            try:
+                waiting = () if charge.refused else coming.turn.calls
+                async with scheduler.services.controls.room(waiting, scheduler):
+                    await self._take_in(coming, wait=wait)
+            finally:
+                charge.close(taken_in=scheduler.turn is coming.turn)
         finally:
             self._submitting = False
         if not wait:
             return Turn(self, self.view.turns[-1])
         return await self._finish(coming.turn)
+
+    def request(
+        self, *, model: str = "", messages: Any = (), max_output_tokens: int | None = None
+    ) -> Request:
+        """Prepare a request to the model, to be entered with `async with` (docs/budgets.md).
+
+        Entering sets aside the tokens that it may take, and their cost where a budget of cost is
+        there; leaving settles it.
+
+        Args:
+            model: its name, for the price.
+            messages: all that will be sent, tools included, for the estimate of the input.
+            max_output_tokens: what the request limits the answer to; 4,096 if left out.
+
+        Raises:
+            UsageError: `max_output_tokens` is no number of tokens.
+        """
+        return Request(
+            lambda: account_of(self._live),
+            model=model,
+            messages=messages,
+            max_output_tokens=max_output_tokens,
+        )
 
     async def finish(self) -> Turn | None:
         """Let the open turn go on, wait for it, and make its outcomes final.

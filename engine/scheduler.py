@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 from typing import Any, TypeVar
 
+from laneway.engine.accounts import Account
 from laneway.engine.admission import Admission, alone, beside, complete
 from laneway.engine.answering import follow
 from laneway.engine.asking import Probes
@@ -27,6 +28,8 @@ from laneway.engine.live import LiveCall, LiveTurn
 from laneway.engine.looping import Watch
 from laneway.engine.nesting import take_in
 from laneway.engine.probing import Found
+from laneway.engine.request_order import Books, admit_in_order
+from laneway.engine.running_out import run_out
 from laneway.engine.sealing import secrets_of
 from laneway.engine.seats import seats_of
 from laneway.engine.services import Services
@@ -112,6 +115,10 @@ class Scheduler:
         self.left = False
         """All of it has stopped, or is parked: nobody needs to wait for anything any more."""
         self.interrupt: KeyboardInterrupt | None = None
+        self.account: Account | None = None
+        """The books of the run; a scheduler that only tries something out has none."""
+        self.gate: Books | None = None
+        """The same, where calls have to be looked at before they are queued."""
         self.bodies = Bodies(self)
         self.probes = Probes(self)
 
@@ -128,7 +135,7 @@ class Scheduler:
         except Exception as error:  # noqa: BLE001 - a fault of the engine: nothing may hang on it
             self.failed(error)
 
-    async def _admit(self, admission: Admission) -> None:
+    async def _admit(self, admission: Admission) -> None:  # noqa: C901 - slice by slice, to its end
         turn = self.turn = admission.turn
         turn.open = len(turn.calls)
         refusal = self._nest(turn) or self.refusal
@@ -142,6 +149,8 @@ class Scheduler:
                     step.end(turn.calls[at], ended.state, ended.outcome)
             step.drain()
             turn.seats = seats_of(turn, self.services)
+            if self.gate is not None and not (self._begins_nothing or refusal):
+                step = await admit_in_order(turn.calls, step)
             calls = step.in_order(turn.calls)
             for start in range(0, len(calls), SLICE):
                 if start:
@@ -286,6 +295,11 @@ class Scheduler:
         """The model goes round in circles: the run goes on when its user has said something."""
         self.stop(StopReason.NEEDS_USER_INPUT, loop.message, code=loop.code)
 
+    def budget_ended(self, detail: str, budget: str) -> None:
+        """A budget of the run has ended: the model is let in no more, and what is open goes on."""
+        stop(self, StopReason.BUDGET_EXCEEDED, detail, by="", code=None, budget=budget)
+        carry_out(self)
+
     def go_on(self, through: Through, by: str = "") -> bool:
         """Let a run go on that has stopped, if this lets it; say whether it does."""
         return go_on(self, through, by)
@@ -394,6 +408,8 @@ class Scheduler:
         finally:
             self.left = True
             self.services.bell.ring()
+            if self.account is not None:
+                self.account.close()
             if self.turn is not None:
                 self._wake(self.turn, EngineClosedError(self.log.view.run))
 
@@ -422,6 +438,10 @@ class Scheduler:
         """The turn as a whole has taken too long."""
         told = turn_timed_out(turn.limit_seconds)
         self._happens(lambda turn: self.cancel(turn.calls, told), turn)
+
+    def time_over(self) -> None:
+        """The time of the run is used up."""
+        self._happens(run_out, self)
 
     def _happens(self, follow: Callable[[T], None], about: T) -> None:
         """Follow what happened to one thing; a fault in it ends this run, and no other."""
@@ -497,6 +517,8 @@ class Scheduler:
         if turn is None:
             return
         self.services.deadlines.forget(turn)
+        if self.account is not None:
+            self.account.clock.close()
         step = Step(self)
         for call in turn.calls:
             step.leave_flight(call)
@@ -584,7 +606,9 @@ class Scheduler:
             turn.rests = not turn.rests
             if not turn.rests:
                 self._count(turn)
-            elif turn.limit_seconds != inf:
+            elif self.account is not None:
+                self.account.clock.rest(turn)
+            if turn.rests and turn.limit_seconds != inf:
                 turn.left_seconds = turn.due - self.services.clock.monotonic()
                 self.services.deadlines.forget(turn)
         if turn.within is not None:
@@ -606,6 +630,8 @@ class Scheduler:
         self._rest_or_go_on(call.turn)
 
     def _count(self, turn: LiveTurn) -> None:
+        if self.account is not None:
+            self.account.clock.go_on(turn)
         if turn.limit_seconds != inf:
             turn.due = self.services.clock.monotonic() + turn.left_seconds
             self.services.deadlines.watch(turn)

@@ -18,6 +18,7 @@ from laneway.journal.writer import Journal
 from laneway.lanes.lane import Joined
 from laneway.lanes.names import Names
 from laneway.lanes.table import LaneTable
+from laneway.policies.budgets import Budgets
 from laneway.policies.loops import Loops
 from laneway.policies.recursion import Recursion
 from laneway.policies.rules import Policy
@@ -25,6 +26,7 @@ from laneway.policies.stopping import Reserve
 from laneway.policies.unattended import Unattended
 
 if TYPE_CHECKING:
+    from laneway.engine.budget_status import BudgetWarning
     from laneway.engine.controls import Lanes
     from laneway.engine.flights import Flight, Key
     from laneway.engine.live import LiveCall
@@ -106,6 +108,9 @@ class Services:
     tools: Toolset
     durations: Durations
     limits: Limits
+    budgets: Budgets
+    on_budget: "Callable[[BudgetWarning], object] | None"
+    """Told of thresholds that are reached."""
     relaxed: bool
     """Pure and read calls are entered before their start is durable."""
     loops: Loops | None

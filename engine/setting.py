@@ -59,7 +59,12 @@ def changes_since(view: RunView, now: Setting) -> tuple[str, ...]:
     before = view.setting
     if before == Setting() or not view.calls:
         return ()
-    return (*_tools(view, before, now), *_policy(before, now), *_lanes(view, before, now))
+    return (
+        *_tools(view, before, now),
+        *_policy(before, now),
+        *_lanes(view, before, now),
+        *_budgets(before, now),
+    )
 
 
 def _tools(view: RunView, before: Setting, now: Setting) -> Iterator[str]:
@@ -102,6 +107,14 @@ def _lanes(view: RunView, before: Setting, now: Setting) -> Iterator[str]:
             told = "any number of calls" if is_now is None else f"{is_now} calls"
             told = "1 call" if is_now == 1 else told
             yield f"{name} takes {told} at once, was {'any number' if was is None else was}"
+
+
+def _budgets(before: Setting, now: Setting) -> Iterator[str]:
+    for key in sorted({*before.budgets, *now.budgets}):
+        was, is_now = before.budgets.get(key), now.budgets.get(key)
+        if was != is_now:
+            told = ["as by default" if one is None else f"{one:g}" for one in (is_now, was)]
+            yield f"the budget {key} is {told[0]}, was {told[1]}"
 
 
 def _limit(setting: Setting, name: str) -> int | None:

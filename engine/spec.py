@@ -55,6 +55,8 @@ class Declarations(TypedDict, total=False):
     call's result; all files if left out."""
     timeout: float | None
     """Seconds for one attempt; the engine's default if left out, math.inf for no limit."""
+    minimum_seconds: float
+    """How long a call needs at least: with less left of its run's time it is not started."""
     retries: int
     """Further attempts after a transient fault, if a repeat is safe."""
     priority: int
@@ -115,6 +117,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Templates as declared, None if nothing was said of them; `Tool.claims` evaluates."""
     timeout_seconds: float | None = None
     """None for the engine's default, math.inf for no limit."""
+    minimum_seconds: float = 0.0
     retries: int = 0
     priority: int = 0
     """Steps of `AGEING_SECONDS` that its calls come earlier where they wait; may be negative."""
@@ -191,6 +194,7 @@ def spec_of(callee: Callee, schema: dict[str, Any], said: Declarations) -> ToolS
         declared=any(said.get(word) is not None for word in _SAYING),
         claims=_claims_text(claims),
         timeout_seconds=_timeout(name, said.get("timeout")),
+        minimum_seconds=_minimum(name, said.get("minimum_seconds", 0.0)),
         retries=_retries(name, said.get("retries", 0)),
         priority=_priority(name, said.get("priority", 0)),
         risk=_risk(name, said.get("risk", "")),
@@ -288,6 +292,14 @@ def _poll_count(tool: str, count: object) -> int | None:
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
         raise ToolError(tool, f"poll_count={count!r} is no number of calls; give 1 or more")
     return count
+
+
+def _minimum(tool: str, seconds: object) -> float:
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise ToolError(tool, f"minimum_seconds={seconds!r} is no time; give seconds")
+    return float(seconds)
 
 
 def _retries(tool: str, retries: int) -> int:

@@ -30,6 +30,7 @@ from laneway.engine.handing_on import hand_on
 from laneway.engine.live import LiveCall, LiveTurn
 from laneway.engine.nesting import permit
 from laneway.engine.probing import Finding, Found
+from laneway.engine.request_order import Books, queue_together
 from laneway.engine.sealing import outcome_of
 from laneway.engine.services import THREAD, Services
 from laneway.engine.settling import settlement_note
@@ -65,6 +66,7 @@ class Step:
 
     __slots__ = (
         "asks",
+        "deferred",
         "facts",
         "landed",
         "probes",
@@ -87,6 +89,8 @@ class Step:
         """Somebody is to be told, once the facts are kept, that a human is asked."""
         self.question: Question | None = None
         """The last that was put to the policy."""
+        self.deferred: list[LiveCall] | None = None
+        """Calls that are queued when all have been looked at; None to queue each at once."""
         self.starts: list[LiveCall] = []
         """Calls whose body may be entered once the facts are kept."""
         self.probes: list[LiveCall] = []
@@ -299,6 +303,9 @@ class Step:
 
     def queue(self, call: LiveCall, rule: str) -> None:
         """Let the call pass, and ask for its lanes."""
+        gate = self.scheduler.gate
+        if gate is not None and not self._admitted(call, rule, gate):
+            return
         turn = call.turn
         if call.state is State.PENDING:
             turn.active += 1
@@ -310,6 +317,18 @@ class Step:
         final = call.claims if call.claims is not record.claims else ()
         self.facts.append(CallQueued(call=record.id, rule=rule, claims=final, note=call.note))
         self.ask_for_lanes(call)
+
+    def _admitted(self, call: LiveCall, rule: str, gate: Books) -> bool:
+        """Set aside what the call will use; say whether it is queued now."""
+        refusal = gate.admit(call)
+        if refusal is not None:
+            self.end(call, State.DENIED, _after_attempts(call, refusal))
+            return False
+        if self.deferred is None:
+            return True
+        call.rule = rule
+        self.deferred.append(call)
+        return False
 
     def ask_for_lanes(self, call: LiveCall, *, waited: bool = False) -> None:
         """Enter the queues of all its lanes at once.
@@ -366,8 +385,10 @@ class Step:
         if call.tool is not None and call.tool.spec.sync and not self._has_thread(call):
             return
         call.move(State.RUNNING)
-        call.attempt += 1
         scheduler = self.scheduler
+        if scheduler.gate is not None:
+            scheduler.gate.started(call)
+        call.attempt += 1
         scheduler.token += 1
         self.facts.append(
             CallStarted(call=call.record.id, attempt=call.attempt, token=scheduler.token)
@@ -409,6 +430,8 @@ class Step:
             )
         )
         self.turns.append(turn)
+        if self.scheduler.gate is not None:
+            self.scheduler.gate.ended(call)
         if body_stopped:
             self.give_back(call)
         if call.flight is not None:
@@ -631,10 +654,13 @@ class Step:
             while self.skips:
                 self._skip(*self.skips.pop())
             ready, self.ready = self.ready, []
-            if len(ready) > 1:
-                ready = self.in_order(ready)
             if self.scheduler.leaving:
                 continue  # Parked: they stay PENDING, for whoever takes the run up.
+            if len(ready) > 1:
+                if self.scheduler.gate is not None:
+                    queue_together(ready, self)
+                    continue
+                ready = self.in_order(ready)
             for call in ready:
                 if call.state is State.PENDING and call.told is None and not call.turn.parked:
                     self.consider(call)

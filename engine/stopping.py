@@ -23,7 +23,13 @@ if TYPE_CHECKING:
 
 
 def stop(
-    scheduler: "Scheduler", reason: StopReason, detail: str, *, by: str, code: Code | None
+    scheduler: "Scheduler",
+    reason: StopReason,
+    detail: str,
+    *,
+    by: str,
+    code: Code | None,
+    budget: str = "",
 ) -> bool:
     """Stop a run; see `Scheduler.stop`."""
     standing = scheduler.stopped
@@ -39,8 +45,11 @@ def stop(
         resumable=rule.resumable,
         reserved_turns=0 if reserve is None else reserve.turns,
         reserved_tokens=0 if reserve is None else reserve.tokens,
+        budget=budget,
     )
     scheduler.halted = ends_unstarted(scheduler.stopped)
+    if scheduler.account is not None:
+        scheduler.account.keep_back(last=reason is StopReason.BUDGET_EXCEEDED)
     scheduler.stop_due = True
     asyncio.get_running_loop().call_soon(carry_out, scheduler)
     return True
@@ -144,6 +153,8 @@ def reopened(scheduler: "Scheduler") -> None:
     """The run goes on, and that is kept or on its way."""
     scheduler.stopped = None
     scheduler.halted = False
+    if scheduler.account is not None:
+        scheduler.account.keep_back(last=False)
 
 
 def see_that_named(scheduler: "Scheduler", by: str) -> None:

@@ -65,6 +65,8 @@ class Toolset:
                 )
         self.graded = any(one.spec.priority for one in self._tools.values())
         """Whether some have a priority."""
+        self.hasty = any(one.spec.minimum_seconds for one in self._tools.values())
+        """Whether some need a minimum of time."""
         self.secretive = merged(*(one.secret_arguments for one in self._tools.values()))
         """What is secret in the arguments of any tool."""
         self.reveals = any(one.secret_result is not None for one in self._tools.values())

@@ -20,6 +20,7 @@ from laneway.facts import (
     ApprovalAnswered,
     ApprovalAsked,
     AttemptEnded,
+    BudgetNeared,
     BudgetReserved,
     BudgetSettled,
     CallEnded,
@@ -101,7 +102,7 @@ def kind(fact: Fact) -> str:
     return str(fact.__struct_config__.tag)
 
 
-def _stream(fact: Fact) -> Stream:
+def _stream(fact: Fact) -> Stream:  # noqa: PLR0911 - one arm a kind of thing
     match fact:
         case TurnSubmitted(turn=turn) | TurnClosed(turn=turn):
             return "turn", str(turn)
@@ -109,6 +110,8 @@ def _stream(fact: Fact) -> Stream:
             return "task", task
         case BudgetReserved(reservation=name) | BudgetSettled(reservation=name):
             return "reservation", name
+        case BudgetNeared(budget=budget):
+            return "budget", budget
         case LaneChanged(lane=lane):
             return "lane", lane
         case (

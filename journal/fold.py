@@ -20,6 +20,7 @@ from laneway.facts import (
     ApprovalAsked,
     AttemptEnded,
     Below,
+    BudgetNeared,
     BudgetReserved,
     BudgetSettled,
     CallEnded,
@@ -53,6 +54,7 @@ from laneway.facts import (
     TaskStarted,
     TurnClosed,
     TurnSubmitted,
+    Usage,
 )
 from laneway.ids import ApprovalId, CallId, RunId
 from laneway.outcomes import Outcome, StopReason, succeeded
@@ -80,6 +82,7 @@ RunFact = (
     | LaneChanged
     | BudgetReserved
     | BudgetSettled
+    | BudgetNeared
     | TaskStarted
     | TaskEnded
     | GrantRevoked
@@ -228,6 +231,8 @@ class BudgetView:
     settled: float = 0.0
     reserved: dict[str, float] = field(default_factory=dict[str, float])
     """What is set aside and not settled yet, by reservation."""
+    least: dict[str, float] = field(default_factory=dict[str, float])
+    """What of that is settled if nobody learns what the work took, by reservation."""
 
     @property
     def used(self) -> float:
@@ -255,6 +260,9 @@ class TurnView:
     edges: tuple[Edge, ...]
     referring: Referring = Referring.KNOWN
     closed: bool = False
+    usage: Usage | None = None
+    refused: str = ""
+    """The budget that had no room for it: nothing of it ran."""
 
 
 @dataclass(slots=True)
@@ -294,6 +302,12 @@ class RunView:
     lane_changes: list[LaneChanged] = field(default_factory=list[LaneChanged])
     notes: list[HostNoted] = field(default_factory=list[HostNoted])
     budgets: dict[str, BudgetView] = field(default_factory=dict[str, BudgetView])
+    neared: dict[str, int] = field(default_factory=dict[str, int])
+    """The highest threshold of each budget that was reached, in percent."""
+    reservations: int = 0
+    """How often something was set aside."""
+    paid_replies: set[str] = field(default_factory=set[str])
+    """The provider's ids of answers that were settled when they came."""
     tasks: dict[str, TaskView] = field(default_factory=dict[str, TaskView])
     _reserved: dict[str, BudgetView] = field(default_factory=dict[str, BudgetView])
     """The budget of each open reservation."""
@@ -430,14 +444,8 @@ class RunView:
                 self.levels[fact.run] = fact.agent
             case LaneChanged():
                 self.lane_changes.append(fact)
-            case BudgetReserved():
-                budget = self.budgets.setdefault(fact.budget, BudgetView())
-                budget.reserved[fact.reservation] = fact.amount
-                self._reserved[fact.reservation] = budget
-            case BudgetSettled():
-                budget = self._reserved.pop(fact.reservation)
-                del budget.reserved[fact.reservation]
-                budget.settled += fact.amount
+            case BudgetReserved() | BudgetSettled() | BudgetNeared():
+                self._budget(fact)
             case TaskStarted():
                 self.tasks[fact.task] = TaskView(fact)
             case TaskEnded():
@@ -446,6 +454,23 @@ class RunView:
                 self.grants[fact.grant].revoked = fact
             case _ as never:
                 assert_never(never)
+
+    def _budget(self, fact: BudgetReserved | BudgetSettled | BudgetNeared) -> None:
+        match fact:
+            case BudgetReserved():
+                budget = self.budgets.setdefault(fact.budget, BudgetView())
+                budget.reserved[fact.reservation] = fact.amount
+                budget.least[fact.reservation] = fact.least
+                self._reserved[fact.reservation] = budget
+                self.reservations += 1
+            case BudgetSettled():
+                budget = self._reserved.pop(fact.reservation)
+                del budget.reserved[fact.reservation], budget.least[fact.reservation]
+                budget.settled += fact.amount
+                if fact.reply:
+                    self.paid_replies.add(fact.reply)
+            case BudgetNeared():
+                self.neared[fact.budget] = fact.percent
 
     def _submit(self, fact: TurnSubmitted, mono: float) -> None:
         calls = [
@@ -460,6 +485,8 @@ class RunView:
             calls=calls,
             edges=fact.edges,
             referring=fact.referring,
+            usage=fact.usage,
+            refused=fact.refused,
         )
         self.turns.append(turn)
         if fact.key:

@@ -232,7 +232,8 @@ def copied(view: RunView) -> RunView:
             call.approval = approvals[call.approval.id]
     turns = [replace(turn, calls=[calls[call.id] for call in turn.calls]) for turn in view.turns]
     budgets = {
-        name: BudgetView(one.settled, dict(one.reserved)) for name, one in view.budgets.items()
+        name: BudgetView(one.settled, dict(one.reserved), dict(one.least))
+        for name, one in view.budgets.items()
     }
     made = {id(one): budgets[name] for name, one in view.budgets.items()}
     new_turns = iter(turns)
@@ -246,6 +247,8 @@ def copied(view: RunView) -> RunView:
         lane_changes=list(view.lane_changes),
         notes=list(view.notes),
         budgets=budgets,
+        neared=dict(view.neared),
+        paid_replies=set(view.paid_replies),
         tasks={name: replace(one) for name, one in view.tasks.items()},
         _reserved={name: made[id(one)] for name, one in _reserved(view).items()},
         # Turns stand in both lists, in one order.

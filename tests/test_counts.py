@@ -10,7 +10,7 @@ from typing import Any
 import aiosqlite
 import pytest
 
-from laneway import Effect, Engine, Limits, State, Tool
+from laneway import UNLIMITED, Budgets, Effect, Engine, Limits, State, Tool
 from laneway.benchmarks.workloads import Workload, chain, independent, layers, payload, turn_of_one
 from laneway.facts import CallEnded, CallStarted, Row
 from laneway.testing.clock import VirtualClock, VirtualLoop, run_virtual
@@ -83,7 +83,8 @@ async def play(
     store = store or WatchedStore(before=tick)
     counts = Counts()
 
-    engine = Engine(tools, journal=store, limits=limits, clock=VirtualClock)
+    budgets = None if limits is not NO_LIMITS else Budgets(seconds=UNLIMITED)
+    engine = Engine(tools, journal=store, limits=limits, budgets=budgets, clock=VirtualClock)
     async with engine, engine.run("r") as run:
         before = len(store.batches)
         loop.timers = 0

@@ -54,6 +54,11 @@ def test_links_between_documents_lead_somewhere() -> None:
             assert (document.parent / link).exists(), (document.name, link)
 
 
+@pytest.mark.parametrize("code", blocks("budgets.md"))
+def test_every_piece_of_python_about_budgets_runs(code: str) -> None:
+    exec(compile(code, "docs/budgets.md", "exec"), {})  # noqa: S102 - it is our own page
+
+
 @pytest.mark.parametrize("code", blocks("resources.md"))
 def test_every_piece_of_python_about_resources_runs(
     code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

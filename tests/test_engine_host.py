@@ -12,7 +12,9 @@ import openai.types.chat
 import pytest
 
 from laneway import (
+    UNLIMITED,
     Bound,
+    Budgets,
     Code,
     Effect,
     Engine,
@@ -265,7 +267,9 @@ def test_limits_may_be_zero_or_lifted() -> None:
     lifted = Limits(call_seconds=math.inf, turn_seconds=math.inf)
     none = [Limits(call_seconds=0), Limits(turn_seconds=0)]
 
-    assert values(Theatre(stage, slow, limits=lifted).play(calls)) == {"a": "s"}
+    endless = Theatre(stage, slow, limits=lifted, budgets=Budgets(seconds=UNLIMITED))
+
+    assert values(endless.play(calls)) == {"a": "s"}
     for limits in none:
         assert codes(Theatre(stage, slow, limits=limits).play(calls)) == {"a": Code.TIMEOUT}
 

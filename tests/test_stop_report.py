@@ -290,7 +290,7 @@ def test_all_that_is_odd_about_a_run_is_warned_of() -> None:
         "a part of the journal is lost: calls may have done more than is told here",
         "background tasks that have not ended: build",
     )
-    assert told.used.budgets == {"tokens": 60}
+    assert told.used.budgets == {"tokens": 60, "model_turns": 1}
     assert told.used.set_aside == {"tokens": 800}
     text = str(told)
     assert "run r, mode build: stopped: FAILED" in text

@@ -13,6 +13,7 @@ from laneway.facts import (
     ApprovalAnswered,
     ApprovalAsked,
     AttemptEnded,
+    BudgetNeared,
     BudgetReserved,
     BudgetSettled,
     CallEnded,
@@ -148,6 +149,7 @@ class Progress:
                 | ProcessStarted()
                 | BudgetReserved()
                 | BudgetSettled()
+                | BudgetNeared()
             ):
                 pass
 

@@ -12,6 +12,7 @@ from laneway.engine.providers.payload import body_of, described
 from laneway.engine.providers.plan import PlanForm
 from laneway.engine.providers.reply import Answer, Asked, Format, Message, Reply
 from laneway.engine.providers.taskbench import read_taskbench_plan
+from laneway.engine.providers.usage import with_usage
 from laneway.errors import PayloadError
 
 __all__ = [
@@ -46,10 +47,10 @@ def parse(payload: object, *, provider: str | None = None) -> Reply:
     """
     body = body_of(payload)
     if provider is not None:
-        return format_named(provider).parse(body)
+        return with_usage(format_named(provider).parse(body), body)
     for wire in FORMATS:
         if wire.recognises(body):
-            return wire.parse(body)
+            return with_usage(wire.parse(body), body)
     raise PayloadError(
         "reply",
         f"{described(body)} is in no known format ({_names()})",

@@ -11,6 +11,7 @@ import msgspec
 
 from laneway.calls import Referring
 from laneway.outcomes import Failure, Outcome
+from laneway.policies.prices import Tokens
 
 Message = dict[str, Any]
 """A message in a provider's form, plain JSON."""
@@ -53,6 +54,10 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     """The provider's id of the answer, or empty: the same answer given twice is one turn."""
     referring: Referring = Referring.KNOWN
     """How references in the arguments are read."""
+    tokens: Tokens | None = None
+    """What the provider says that the request took; None where it says nothing."""
+    model: str = ""
+    """That answered, as the provider names it."""
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,6 +21,8 @@ class Happening(StrEnum):
     """A human answered a question."""
     LAPSED = auto()
     """A question expired."""
+    RAN_OUT = auto()
+    """A call that waited for its lanes or its next attempt had no budget left."""
     RETURNED = auto()
     """A body came to its end by itself."""
     TOLD = auto()

@@ -37,6 +37,7 @@ from laneway.facts import (
 )
 from laneway.ids import ApprovalId, CallId
 from laneway.outcomes import Code, Failure, Happened
+from laneway.policies.ledger import is_of_budget
 from laneway.policies.questions import Decision, Verdict
 from laneway.states import State
 
@@ -47,7 +48,9 @@ Key = tuple[str, bytes]
 class Evidence:
     """What is known of one driver's time."""
 
-    def __init__(self, earlier: Sequence[Row], own: Sequence[Row], recording: Recording) -> None:
+    def __init__(  # noqa: PLR0915 - one table a line
+        self, earlier: Sequence[Row], own: Sequence[Row], recording: Recording
+    ) -> None:
         """Read what there is.
 
         Args:
@@ -71,6 +74,8 @@ class Evidence:
         """Calls that were refused as going round in circles."""
         self.notes: dict[CallId, str] = {}
         """What the model was told beside results."""
+        self.unaffordable: dict[CallId, tuple[str, Failure]] = {}
+        """Calls that no budget had room for, with the rule that said so."""
         self.barred: Failure | None = None
         """Why the run was not to begin where it stood."""
         self.priorities: Mapping[str, int] = {}
@@ -157,6 +162,10 @@ class Evidence:
                 self.probed.add(self.records[fact.call].tool)
             case CallEnded(rule="loops" | "recursion") as fact if isinstance(fact.outcome, Failure):
                 self._guarded(fact, fact.outcome)
+            case CallEnded(rule=rule, outcome=Failure() as failure) as fact if is_of_budget(
+                rule
+            ) and before in (State.PENDING, State.AWAITING_APPROVAL):
+                self.unaffordable[fact.call] = rule, failure
             case CallEnded() as fact if own and isinstance(fact.outcome, Failure):
                 self._ended(fact, fact.outcome, before)
             case _:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from laneway.engine.admission import admit
+from laneway.engine.admission import Admission, admit
 from laneway.engine.failures import Told, cancelled
 from laneway.engine.live import LiveCall, LiveTurn
 from laneway.engine.modes import change_mode
@@ -37,7 +37,7 @@ from laneway.facts import (
     TurnSubmitted,
 )
 from laneway.ids import CallId
-from laneway.outcomes import Code, Failure, succeeded
+from laneway.outcomes import Code, Ended, Failure, succeeded
 from laneway.policies.approvals import Standing, standing
 from laneway.states import State
 
@@ -93,6 +93,7 @@ class Player:
         self._deeds: dict[Happening, Callable[[Event], None]] = {
             Happening.ANSWERED: self._answered,
             Happening.LAPSED: lambda event: self._expired(event, State.AWAITING_APPROVAL),
+            Happening.RAN_OUT: self._ran_out,
             Happening.RESTED: lambda event: self._expired(event, State.BACKING_OFF),
             Happening.RETURNED: self._returned,
             Happening.TOLD: self._told,
@@ -180,11 +181,30 @@ class Player:
         }
         reply = reply_of(fact, faults, self._own)
         taken_in = await admit(reply, len(turns) + 1, scheduler, key=fact.key)
+        taken_in.opening = msgspec.structs.replace(
+            taken_in.opening, usage=fact.usage, refused=fact.refused
+        )
+        if fact.refused:
+            self._refused(taken_in)
         scheduler.refusal = _refusal(event, coming)
         if scheduler.refusal is not None:
             self.fulfilled = coming
         await scheduler.admit(taken_in)
         scheduler.refusal = None
+
+    def _refused(self, taken_in: Admission) -> None:
+        """A budget let nothing of the answer in."""
+        for at, call in enumerate(taken_in.turn.calls):
+            if call.id in self._evidence.unaffordable and at not in taken_in.faults:
+                call.rule, failure = self._evidence.unaffordable[call.id]
+                taken_in.faults[at] = Ended(State.DENIED, failure)
+
+    def _ran_out(self, event: Event) -> None:
+        row = event.given[0]
+        assert isinstance(row.fact, CallEnded)
+        call = self._call(row, row.fact.call)
+        call.rule = row.fact.rule
+        self.end(call, row.fact)
 
     def _answered(self, event: Event) -> None:
         row = event.given[0]
@@ -275,7 +295,7 @@ class Player:
             self.end(self._call(row, row.fact.call, State.QUEUED), row.fact)
 
     def end(self, call: LiveCall, fact: CallEnded) -> None:
-        """Give a call the outcome that came to it from another run."""
+        """Give a call the outcome that came to it from outside."""
         step = Step(self.scheduler)
         step.end(call, fact.state, fact.outcome)
         self.scheduler.post(step)

@@ -38,6 +38,7 @@ from laneway.facts import (
 from laneway.ids import CallId
 from laneway.journal.fold import CallView, RunView
 from laneway.outcomes import Code, Failure
+from laneway.policies.ledger import is_of_budget
 from laneway.states import State
 
 _SAID_OUTSIDE = {Happening.SETTLED, Happening.REOPENED, Happening.WORKED}
@@ -182,6 +183,10 @@ class Recording:
                 cause = self._view.calls.get(failure.cause) if failure and failure.cause else None
                 unknown = cause is not None and cause.state is State.UNCERTAIN
                 return (unknown and self._closing(call.turn)) or True
+            case State.DENIED if call.state in (State.QUEUED, State.BACKING_OFF) and is_of_budget(
+                fact.rule
+            ):
+                return Happening.RAN_OUT
             case State.DENIED:
                 waited = call.state is State.AWAITING_APPROVAL
                 lapsed = waited and failure and failure.code is Code.APPROVAL_EXPIRED

@@ -27,6 +27,7 @@ from laneway.engine.reexecution.standing_in import (
     AsRecorded,
     Attempt,
     GatedBodies,
+    RecordedBooks,
     RecordedWatch,
     SetClock,
     SilentProbes,
@@ -44,6 +45,8 @@ from laneway.journal.writer import RunLog
 from laneway.lanes.lane import Joined, Lane, lanes_of
 from laneway.lanes.names import Names
 from laneway.outcomes import Failure
+from laneway.policies import budgets
+from laneway.policies.budgets import Budgets
 from laneway.policies.rules import Policy
 from laneway.states import State
 
@@ -53,6 +56,12 @@ UNLIMITED = Limits(
     approval_seconds=math.inf,
 )
 """Time does not pass: whatever came to its limit is recorded."""
+
+
+NO_BUDGETS = Budgets(
+    model_turns=budgets.UNLIMITED, tokens=budgets.UNLIMITED, seconds=budgets.UNLIMITED
+)
+"""What was refused for a budget is recorded, too."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,6 +110,7 @@ class Staged:
             policy=RecordedPolicy(self.evidence, self._who) if policy is None else policy,
             workspace=self.options.workspace,
             limits=UNLIMITED,
+            budgets=NO_BUDGETS,
             approval_order="overtake" if self.part.overtakes else "keep",
             clock=lambda: self.clock,
         )
@@ -150,6 +160,8 @@ class Staged:
         scheduler.secrets = None  # All that is recorded is so without them.
         scheduler.probes = SilentProbes(scheduler)
         scheduler.watch = RecordedWatch(self.evidence.loops, self.evidence.notes)
+        if self.evidence.unaffordable or self.part.setting.budgets:
+            scheduler.gate = RecordedBooks(self.evidence.unaffordable)
         scheduler.place = msgspec.structs.replace(scheduler.place, refused=self.evidence.barred)
         self.durations.learn_from(view)
         for turn in view.turns:

@@ -170,6 +170,34 @@ class RecordedWatch(Watch):
         return failure
 
 
+class RecordedBooks:
+    """Has no room for what there was no room for."""
+
+    def __init__(self, refused: Mapping[CallId, tuple[str, Failure]]) -> None:
+        """Go by what is recorded.
+
+        Args:
+            refused: calls that were, with the rule and the outcome.
+        """
+        self._refused = refused
+
+    def admit(self, call: LiveCall) -> Failure | None:
+        """Say of a call what was said of it."""
+        if call.id not in self._refused:
+            return None
+        call.rule, failure = self._refused[call.id]
+        return failure
+
+    def started(self, call: LiveCall) -> None:
+        """Nothing is counted."""
+
+    def ended(self, call: LiveCall) -> None:
+        """Nothing is counted."""
+
+    def hold(self, call: LiveCall) -> None:
+        """Nothing is counted."""
+
+
 class WatchedScheduler(Scheduler):
     """The real one; says whose arguments are being completed."""
 

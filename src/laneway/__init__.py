@@ -16,22 +16,26 @@ The package, from the bottom up:
 
 from laneway.claims import Access, Claim
 from laneway.effects import Effect
+from laneway.engine.budget_status import BudgetStatus, BudgetWarning
 from laneway.engine.context import ToolContext
 from laneway.engine.engine import Engine, Status
 from laneway.engine.failing import NestedCallFailed, ToolFailed
 from laneway.engine.planning import plan_tool
 from laneway.engine.probing import Found
 from laneway.engine.reports import StopReport
+from laneway.engine.requesting import Request
 from laneway.engine.run import Run
 from laneway.engine.secrets.marks import Secret
 from laneway.engine.services import Limits
 from laneway.engine.tools import Bound, Tool, tool
 from laneway.engine.turn import Turn
-from laneway.errors import LanewayError
+from laneway.errors import BudgetExceededError, LanewayError
 from laneway.lanes.lane import Lane, Rate
 from laneway.lanes.statistics import LaneStatus
 from laneway.outcomes import Code, Failure, Happened, Outcome, StopReason, Success
+from laneway.policies.budgets import UNLIMITED, Budget, Budgets
 from laneway.policies.loops import Loops
+from laneway.policies.prices import Price
 from laneway.policies.questions import Decision
 from laneway.policies.recursion import Recursion
 from laneway.policies.rules import Policy, Rule
@@ -41,9 +45,14 @@ from laneway.states import State
 
 __version__ = "0.1.0"
 
-__all__ = [
+__all__ = [  # noqa: RUF022 - in plain order, constants among the rest
     "Access",
     "Bound",
+    "Budget",
+    "BudgetExceededError",
+    "BudgetStatus",
+    "BudgetWarning",
+    "Budgets",
     "Claim",
     "Code",
     "Decision",
@@ -60,8 +69,10 @@ __all__ = [
     "NestedCallFailed",
     "Outcome",
     "Policy",
+    "Price",
     "Rate",
     "Recursion",
+    "Request",
     "Reserve",
     "Rule",
     "Run",
@@ -75,6 +86,7 @@ __all__ = [
     "ToolContext",
     "ToolFailed",
     "Turn",
+    "UNLIMITED",
     "Unattended",
     "__version__",
     "plan_tool",

@@ -14,6 +14,7 @@ LanewayError
 │   ├── UnknownCallError        no such call in the run
 │   ├── ChangedReplyError       another reply is recorded under this key
 │   ├── UnknownApprovalError    no such question, or it has been answered
+│   ├── BudgetExceededError     a budget has no room for a request to the model
 │   └── MissingShellError       the extra `shell` is missing (in laneway.lanes.shell.grammar)
 ├── JournalError            the journal cannot be used
 │   ├── ForeignJournalError     the file is not a journal of Laneway
@@ -174,6 +175,20 @@ class UnknownApprovalError(UsageError):
         found = ", ".join(open_approvals) or "none"
         told = f"; {happened}" if happened else ""
         super().__init__(f"run {run!r} has no open approval {name!r} (open: {found}){told}")
+
+
+class BudgetExceededError(UsageError):
+    """A budget has no room for a request to the model; nothing was set aside."""
+
+    code = "BUDGET_EXCEEDED"
+
+    def __init__(self, run: str, reason: str) -> None:
+        """Name the budget, what stands against it, and the way out."""
+        super().__init__(
+            f"run {run!r} may not ask the model again: {reason}; end the conversation here "
+            "(`run.budgets` tells what was used), or take the run up with a higher limit: "
+            "`engine.run(name, budget=Budgets(…))`"
+        )
 
 
 class JournalError(LanewayError):

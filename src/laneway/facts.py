@@ -48,6 +48,10 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A digest of the rules; empty for a policy of the host's own making."""
     lanes: dict[str, int] = {}
     """The limits that the host gave, by resource."""
+    budgets: dict[str, float] = {}
+    """The limits of budgets that the host gave, by budget; defaults are not told."""
+    clock: str = ""
+    """What the budget of seconds is counted by, and how exactly."""
 
 
 class Below(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -134,6 +138,8 @@ class RunStopped(Recorded, frozen=True, kw_only=True, tag="run_stopped"):
     reserved_turns: int = 0
     """Answers of the model that were kept back for a last summary."""
     reserved_tokens: int = 0
+    budget: str = ""
+    """That has ended, where the engine saw that; empty where somebody else says so."""
 
 
 class RunReopened(Recorded, frozen=True, kw_only=True, tag="run_reopened"):
@@ -163,6 +169,18 @@ class MessageSaid(Recorded, frozen=True, kw_only=True, tag="message_said"):
     """It is a note of Laneway's own: no user has said anything."""
 
 
+class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the request behind an answer took, as its provider told."""
+
+    input_tokens: int = 0
+    """All of the input, cached parts included."""
+    output_tokens: int = 0
+    cost: float = 0.0
+    """US dollars, to a millionth; 0 where no budget asked for it."""
+    price: str = ""
+    """Where the price came from, with version and date."""
+
+
 class TurnSubmitted(Recorded, frozen=True, kw_only=True, tag="turn_submitted"):
     """The model answered: all its calls are PENDING, with the edges between them."""
 
@@ -175,6 +193,10 @@ class TurnSubmitted(Recorded, frozen=True, kw_only=True, tag="turn_submitted"):
     key: str = ""
     """The provider's message id or the host's key: the same reply is one turn."""
     referring: Referring = Referring.KNOWN
+    usage: Usage | None = None
+    """None where nothing was told, or a request of the host's has settled it."""
+    refused: str = ""
+    """The budget that had no room for the turn, so that nothing of it ran; it is not counted."""
 
 
 class TurnClosed(Recorded, frozen=True, kw_only=True, tag="turn_closed"):
@@ -373,6 +395,10 @@ class BudgetReserved(Recorded, frozen=True, kw_only=True, tag="budget_reserved")
     reservation: str
     """Unique in the run."""
     call: CallId | None = None
+    least: float = 0.0
+    """What it is settled with if nobody learns what the work took."""
+    price: str = ""
+    """Where the price of a cost came from, with version and date."""
 
 
 class BudgetSettled(Recorded, frozen=True, kw_only=True, tag="budget_settled"):
@@ -380,6 +406,18 @@ class BudgetSettled(Recorded, frozen=True, kw_only=True, tag="budget_settled"):
 
     reservation: str
     amount: float
+    reply: str = ""
+    """The provider's id of the answer that it paid for: no turn is charged for that again."""
+
+
+class BudgetNeared(Recorded, frozen=True, kw_only=True, tag="budget_neared"):
+    """A threshold of a budget was reached, for the first time."""
+
+    budget: str
+    percent: int
+    used: float
+    """Settled and set aside, in the budget's unit; US dollars for a cost."""
+    limit: float
 
 
 class TaskStarted(Recorded, frozen=True, kw_only=True, tag="task_started"):
@@ -428,6 +466,7 @@ Fact = (
     | CallReopened
     | BudgetReserved
     | BudgetSettled
+    | BudgetNeared
     | TaskStarted
     | TaskEnded
 )

@@ -12,6 +12,7 @@ from laneway.facts import (
     ApprovalAnswered,
     ApprovalAsked,
     AttemptEnded,
+    BudgetNeared,
     BudgetReserved,
     BudgetSettled,
     CallEnded,
@@ -77,6 +78,7 @@ OfRun = (
     | TurnClosed
     | BudgetReserved
     | BudgetSettled
+    | BudgetNeared
     | TaskStarted
     | TaskEnded
     | GrantRevoked
@@ -184,6 +186,8 @@ def _of_run(fact: OfRun) -> str:  # noqa: C901, PLR0911, PLR0912 - a case for ea
             return f"budget {budget}: {amount:g} set aside{f' for {call}' if call else ''}"
         case BudgetSettled(reservation=name, amount=amount):
             return f"reservation {name}: {amount:g} taken"
+        case BudgetNeared(budget=budget, percent=percent, used=used, limit=limit):
+            return f"budget {budget}: {used:g} of {limit:g} used, {percent} % reached"
         case TaskStarted(task=task, run=run):
             return f"background task {task} begins in run {run}"
         case TaskEnded(task=task, outcome=outcome):

@@ -23,6 +23,7 @@ from laneway.engine.providers.reply import Asked, Reply
 from laneway.engine.services import Limits
 from laneway.engine.tools import Tool
 from laneway.errors import UsageError
+from laneway.policies.budgets import UNLIMITED, Budgets
 from laneway.states import State
 from laneway.testing.clock import VirtualClock, VirtualLoop, run_virtual
 from laneway.testing.null import NullStore
@@ -116,7 +117,14 @@ async def _simulate(
         for name in dict.fromkeys(job.tool for job in jobs)
     ]
     limits = Limits(turn_seconds=inf)
-    engine = Engine(tools, journal=NullStore(), lanes=lanes, clock=VirtualClock, limits=limits)
+    engine = Engine(
+        tools,
+        journal=NullStore(),
+        lanes=lanes,
+        clock=VirtualClock,
+        limits=limits,
+        budgets=Budgets(seconds=UNLIMITED),
+    )
     if learnt is not None:
         engine.durations = learnt
     async with engine, engine.run("simulation") as run:
