@@ -291,7 +291,7 @@ def test_all_that_is_odd_about_a_run_is_warned_of() -> None:
         "background tasks that have not ended: build",
     )
     assert told.used.budgets == {"tokens": 60, "model_turns": 1}
-    assert told.used.set_aside == {"tokens": 800}
+    assert told.used.set_aside == {"tokens": 800, "model_turns": 0}
     text = str(told)
     assert "run r, mode build: stopped: FAILED" in text
     assert "  because: the disk is full" in text
