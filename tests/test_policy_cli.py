@@ -245,10 +245,30 @@ def test_the_strictest_layer_decides_and_the_broadest_of_them_is_named(here: Pat
     def decides(*call: str) -> str:
         return str(document("explain", *call, *layers)["verdict"]["rule"])
 
-    assert decides('{"tool": "read_file", "effect": "read"}') == "user.toml:1"
-    assert decides("deploy", '{"env": "prod"}') == "policy.toml:14"
-    assert decides("deploy") == "user.toml:7"
-    assert decides("send") == "default"
+    assert decides('{"tool": "read_file", "effect": "read"}') == "layer 2: user.toml:1"
+    assert decides("deploy", '{"env": "prod"}') == "layer 1: policy.toml:14"
+    assert decides("deploy") == "layer 2: user.toml:7"
+    assert decides("send") == "layer 1: default"
+
+
+def test_a_narrower_file_may_speak_of_the_modes_of_a_broader_one_and_let_it_decide(
+    here: Path,
+) -> None:
+    (here / "host.toml").write_text(
+        'otherwise = "deny"\nnarrower_may_allow = true\n'
+        '[[mode]]\nname = "review"\neffects_allowed = ["pure", "read", "write", "external"]\n'
+    )
+    (here / "user.toml").write_text(
+        '[[rule]]\ndecision = "allow"\ntools = ["send"]\nmodes = ["review"]\n'
+    )
+    assert laneway("check", "host.toml", "user.toml").exit_code == 0
+    alone = laneway("check", "user.toml")
+    assert alone.exit_code == 2
+    assert "review" in alone.output
+    layers = ("--policy", "host.toml", "--policy", "user.toml", "--mode", "review")
+
+    assert document("explain", "send", *layers)["verdict"]["decision"] == "allow"
+    assert document("explain", "post", *layers)["verdict"]["decision"] == "deny"
 
 
 @pytest.mark.parametrize(

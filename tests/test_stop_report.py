@@ -295,7 +295,7 @@ def test_all_that_is_odd_about_a_run_is_warned_of() -> None:
     text = str(told)
     assert "run r, mode build: stopped: FAILED" in text
     assert "  because: the disk is full" in text
-    assert "tokens: 60 used, 800 set aside" in text
+    assert "tokens: 60 of 2,000,000 used, 800 set aside" in text
     assert "in doubt, for a human (1):" in text
 
 

@@ -6,7 +6,7 @@ Reads files; feeds `laneway policy`.
 import re
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -18,13 +18,13 @@ from laneway.engine.engine import Engine
 from laneway.engine.tools import Tool
 from laneway.errors import PolicyError, ToolError
 from laneway.policies.conditions import Rule
-from laneway.policies.coverage import SEVERITY
+from laneway.policies.layers import policy_of
 from laneway.policies.lines import Lines
 from laneway.policies.lint import Ruled
 from laneway.policies.meant import KnownTool
 from laneway.policies.modes import Mode, known_modes
 from laneway.policies.rulefile import read_rule_file, text_and_name
-from laneway.policies.rules import Policy, Question, Verdict
+from laneway.policies.rules import Policy
 
 
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,17 +65,17 @@ def load(paths: Sequence[Path]) -> Loaded | Sequence[PolicyError]:
         except PolicyError as fault:
             faults.append(fault)
             continue
-        found = list(_faults(text, name))
+        broader = [mode for policy in policies for mode in policy.modes]
+        found = list(_faults(text, name, broader))
         faults += found
         if not found:
-            file = read_rule_file(text, name)
+            file = read_rule_file(text, name, broader)
             modes = known_modes(file.modes)
             layers.append(Ruled(rules=file.rules, modes=modes, otherwise=file.otherwise))
-            policies.append(Policy(file.rules, otherwise=file.otherwise, modes=file.modes))
+            policies.append(Policy.from_toml(f"{text}\n", name=name, modes=broader))
     if faults:
         return faults
-    policy = policies[0] if len(policies) == 1 else _Stack(policies)
-    return Loaded(layers=layers, policy=policy)
+    return Loaded(layers=layers, policy=policies[0] if len(policies) == 1 else policy_of(policies))
 
 
 def load_sound(paths: Sequence[Path]) -> Loaded:
@@ -120,26 +120,12 @@ def known_tool(tool: Tool) -> KnownTool:
     )
 
 
-class _Stack(Policy):
-    """Judges by several policies: the strictest verdict, of the broadest that says so."""
-
-    __slots__ = ("_layers",)
-
-    def __init__(self, layers: Sequence[Policy]) -> None:
-        super().__init__()
-        self._layers = layers
-
-    def decide(self, question: Question, /) -> Verdict:
-        said = [layer.decide(question) for layer in self._layers]
-        return max(said, key=lambda one: (SEVERITY.index(one.decision), one.rule != "default"))
-
-
-def _faults(text: str, name: str) -> Iterator[PolicyError]:
+def _faults(text: str, name: str, broader: Collection[Mode]) -> Iterator[PolicyError]:
     """Give the first fault, take the rule that it is in away, and look again."""
     left = text
     while True:
         try:
-            Policy.from_toml(f"{left}\n", name=name)
+            Policy.from_toml(f"{left}\n", name=name, modes=broader)
         except PolicyError as fault:
             found = re.match(rf"{re.escape(name)}:(\d+)(?: |$)", fault.where)
             if found is None:
