@@ -43,7 +43,7 @@ from laneway.lanes.priorities import PRIORITY_HINT, is_priority
 from laneway.lanes.statistics import LaneStatus
 from laneway.lanes.table import LaneTable
 from laneway.policies.budgets import Budgets
-from laneway.policies.layers import AnyPolicy, OnePolicy, policy_of
+from laneway.policies.layers import AnyPolicy, OnePolicy, policy_of, with_run_layer
 from laneway.policies.loops import Loops
 from laneway.policies.recursion import Recursion
 from laneway.policies.stopping import Reserve
@@ -307,6 +307,7 @@ class Engine:
         provider: str | None = None,
         mode: str = "build",
         bound: Mapping[str, Any] | None = None,
+        policy: OnePolicy | None = None,
     ) -> Preview:
         """Say what would become of an answer; nothing is executed and nothing journalled.
 
@@ -315,13 +316,16 @@ class Engine:
             provider: as for `Run.submit`.
             mode: the agent mode that policies see.
             bound: as for `run`.
+            policy: the layer of the run that it is thought of for, as for `run`.
 
         Raises:
             PayloadError: the answer cannot be read.
+            PolicyError: the layer's file cannot be read.
         """
         parsed = reply if isinstance(reply, Reply) else parse(reply, provider=provider)
         binding = {**self.bound, **(bound or {})}
-        return await preview(parsed, self.services, mode=mode, bound=binding)
+        judged = with_run_layer(self.services.policy, policy)
+        return await preview(parsed, self.services, mode=mode, bound=binding, policy=judged)
 
     def definitions(self, provider: str, *, mode: str = "build") -> list[dict[str, Any]]:
         """The tools as a provider's request wants them, without those that policies always deny.

@@ -28,12 +28,15 @@ from laneway.lanes.lane import Lane
 from laneway.lanes.names import covers, is_lane
 from laneway.outcomes import Ended
 from laneway.policies.questions import Decision, Verdict
+from laneway.policies.rules import Policy
 
 
-async def preview(reply: Reply, services: Services, *, mode: str, bound: dict[str, Any]) -> Preview:
+async def preview(
+    reply: Reply, services: Services, *, mode: str, bound: dict[str, Any], policy: Policy
+) -> Preview:
     """Analyse and judge a reply as a turn of its own, and forget it."""
     nobody = RunLog(RunView(RunId("preview")), lambda _: None)
-    scheduler = Scheduler(services, nobody, mode=mode, bound=bound)
+    scheduler = Scheduler(services, nobody, mode=mode, bound=bound, policy=policy)
     coming = await admission.admit(reply, 1, scheduler)
     calls, graph, faults = coming.turn.calls, coming.graph, coming.faults
     step = Step(scheduler)

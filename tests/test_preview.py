@@ -453,3 +453,20 @@ def test_a_call_behind_a_refused_one_still_waits_for_what_that_one_waited_for() 
     assert shown.calls[2].start_seconds == 1
     assert shown.critical_path.calls == ("t1.1", "t1.3")
     assert shown.critical_path.seconds == shown.makespan_seconds == 2
+
+
+def test_the_layer_of_a_run_is_heard_in_its_dry_run() -> None:
+    stage = Stage()
+    narrower = Policy.from_toml('[[rule]]\ndecision = "deny"\ntools = ["hit"]\n', name="run.toml")
+
+    async def main() -> tuple[Preview, Preview]:
+        async with Engine([stage.tool("hit", Return("ok"))]) as engine:
+            reply = plan({"id": "h", "tool": "hit"})
+            return await engine.plan(reply), await engine.plan(reply, policy=narrower)
+
+    without, with_layer = asyncio.run(main())
+
+    assert [call.decision for call in without.calls] == ["allow"]
+    assert [(call.decision, call.rule) for call in with_layer.calls] == [
+        ("deny", "run: run.toml:1")
+    ]
