@@ -19,7 +19,19 @@ from typing import Any, NamedTuple, TypeVar
 
 import pytest
 
-from laneway import Effect, Engine, Happened, Run, Success, Tool, ToolFailed, Turn, tool
+from laneway import (
+    UNLIMITED,
+    Budgets,
+    Effect,
+    Engine,
+    Happened,
+    Run,
+    Success,
+    Tool,
+    ToolFailed,
+    Turn,
+    tool,
+)
 from laneway.testing.theatre import values
 
 T = TypeVar("T")
@@ -191,7 +203,8 @@ def served(
 
     async def main() -> tuple[T, list[Sent]]:
         async with file_server(folder, keep_back_until) as server:
-            engine = Engine(file_tools(server, lanes=lanes), workspace=folder)
+            tools, lifted = file_tools(server, lanes=lanes), Budgets(model_turns=UNLIMITED)
+            engine = Engine(tools, workspace=folder, budgets=lifted)
             async with engine, engine.run("race") as run:
                 done = await host(server, run)
         assert server.exit_code == 0, "the server did not end by itself"
