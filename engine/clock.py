@@ -36,7 +36,9 @@ class LoopClock:
     def __init__(self, wall: Callable[[], float] = time.time) -> None:
         """Take the running loop; `wall` gives Unix seconds."""
         self._loop = asyncio.get_running_loop()
-        self.monotonic = self._loop.time
+        # What the loops of asyncio go by, without the way through the loop.
+        plain = type(self._loop).time is asyncio.BaseEventLoop.time
+        self.monotonic = time.monotonic if plain else self._loop.time
         self.wall = wall
 
     def call_at(self, when: float, callback: Callable[[], None]) -> asyncio.TimerHandle:

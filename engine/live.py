@@ -11,10 +11,11 @@ import msgspec
 from laneway.calls import CallRecord, Reason, Referring
 from laneway.claims import Claim
 from laneway.engine.context import Stop
+from laneway.errors import IllegalTransitionError
 from laneway.facts import ApprovalAnswered
 from laneway.ids import ApprovalId, CallId, RunId
 from laneway.outcomes import Outcome
-from laneway.states import State, move
+from laneway.states import ARROWS, State
 
 if TYPE_CHECKING:
     from laneway.engine.failures import Told
@@ -126,7 +127,9 @@ class LiveCall(msgspec.Struct, eq=False, kw_only=True):
 
     def move(self, state: State) -> None:
         """Go along an arrow."""
-        self.state = move(self.state, state)
+        if state not in ARROWS[self.state]:
+            raise IllegalTransitionError(self.state, state)
+        self.state = state
 
     def expired(self) -> None:
         """The deadline of whatever it does now has passed."""

@@ -95,6 +95,12 @@ class Watch:
                 return self._refuse(call, found)
             if found is not None:
                 call.note = f"[Note: {found.message} {found.hint}]"
+        elif plain:  # What `passed` comes to for most calls.
+            record = call.record
+            effect = record.effect is Effect.WRITE or record.effect is Effect.EXTERNAL
+            told = (call.scheduler.log.view.calls, record.id)
+            lately.add(key, record.tool, None, told, effect=effect)
+            return None
         self.passed(key, known, call.record, tool.spec, call.scheduler.log.view.calls, call.note)
         return None
 

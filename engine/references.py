@@ -80,7 +80,7 @@ def find(
     faults: list[str] = []
     escaped: set[str] = set()
     for parameter, value in arguments.items():
-        if parameter in literal or _mentions_nothing(value):
+        if type(value) in _FLAT or parameter in literal or _mentions_nothing(value):
             continue
         for source, path, whole in _mentions(value, names):
             where = _shortened(f"${{{source}{path}}}")
@@ -188,6 +188,10 @@ def split(inner: str, names: Collection[str]) -> tuple[str, str]:
             return inner[:end], inner[end:]
     first = ends[0] if ends else len(inner)
     return inner[:first], inner[first:]
+
+
+_FLAT = frozenset({int, float, bool, type(None)})
+"""Of these no value holds a reference."""
 
 
 def _mentions_nothing(value: object) -> bool:

@@ -14,7 +14,7 @@ import msgspec
 
 from laneway.calls import CallRecord, Edge, Referring
 from laneway.claims import Claim
-from laneway.errors import DamagedJournalError
+from laneway.errors import DamagedJournalError, IllegalTransitionError
 from laneway.facts import (
     ApprovalAnswered,
     ApprovalAsked,
@@ -58,7 +58,7 @@ from laneway.facts import (
 )
 from laneway.ids import ApprovalId, CallId, RunId
 from laneway.outcomes import Outcome, StopReason, succeeded
-from laneway.states import ENDED, State, move
+from laneway.states import ARROWS, ENDED, State, move
 
 SeldomFact = (
     AttemptEnded
@@ -316,7 +316,7 @@ class RunView:
     conversation: list[TurnView | MessageSaid] = field(default_factory=list[TurnView | MessageSaid])
     """Turns and the host's own messages, in the order in which they were put down."""
 
-    def apply(self, row: Row) -> None:  # noqa: C901, PLR0912 - one arm a fact, frequent ones first
+    def apply(self, row: Row) -> None:  # noqa: C901, PLR0912, PLR0915 - one arm a fact, frequent ones first
         """Take in the next fact.
 
         Raises:
@@ -330,7 +330,9 @@ class RunView:
         match row.fact:
             case CallQueued() as fact:
                 call = self.calls[fact.call]
-                call.state = move(call.state, State.QUEUED)
+                if State.QUEUED not in ARROWS[call.state]:
+                    raise IllegalTransitionError(call.state, State.QUEUED)
+                call.state = State.QUEUED
                 call.since = call.queued = row.mono
                 call.rule = fact.rule
                 if fact.claims:
@@ -340,14 +342,18 @@ class RunView:
                 call.note = fact.note
             case CallStarted() as fact:
                 call = self.calls[fact.call]
-                call.state = move(call.state, State.RUNNING)
+                if State.RUNNING not in ARROWS[call.state]:
+                    raise IllegalTransitionError(call.state, State.RUNNING)
+                call.state = State.RUNNING
                 call.since = call.started = row.mono
                 call.attempt = fact.attempt
                 call.token = fact.token
                 self.token = max(self.token, fact.token)
             case CallEnded() as fact:
-                call = self.calls[fact.call]
-                call.state = move(call.state, fact.state)
+                call, state = self.calls[fact.call], fact.state
+                if state not in ARROWS[call.state]:
+                    raise IllegalTransitionError(call.state, state)
+                call.state = state
                 call.outcome = fact.outcome
                 call.since = call.ended = row.mono
                 call.stuck = not fact.stopped

@@ -28,6 +28,7 @@ from laneway.journal.chain import first_link, next_link
 from laneway.journal.codec import Kept, decode_rows, encode
 from laneway.journal.connection import JournalConnection
 from laneway.journal.faults import is_damage
+from laneway.journal.heartbeat import BEATS
 from laneway.journal.inbox import Letter, SentAnswer, letter_of
 from laneway.journal.lease import LEASE_SECONDS, lease_clock
 from laneway.journal.leases import Lease, Leases
@@ -77,6 +78,7 @@ class SqliteStore:
             open_file, self.path, busy_seconds=busy_seconds, synchronous=synchronous
         )
         self._lease_seconds = lease_seconds
+        self._fresh_seconds = lease_seconds / BEATS
         self._opened: tuple[JournalConnection, Leases] | None = None
         self._broken: JournalError | None = None
 
@@ -196,7 +198,10 @@ class SqliteStore:
             RunOwnedError: another driver has it now.
             JournalError: the file cannot be read, or is not there any more.
         """
-        opened = self._opened or self._ready()  # Each body comes by here.
+        opened = self._opened or self._ready()
+        lease = opened[1].held.get(run)  # Each body comes by here.
+        if lease is not None and lease_clock() - lease.heard <= self._fresh_seconds:
+            return None
         return opened[1].confirm(run)
 
     def when_lost(self, tell: Callable[[RunOwnedError], object], /) -> None:
@@ -329,24 +334,29 @@ class SqliteStore:
 def _bind(batch: Sequence[Row], bodies: Sequence[bytes], leases: Leases) -> tuple[list[Any], int]:
     """Lay out a batch for `append`, without the rows of runs that are lost, and count its rows."""
     parameters: list[Any] = []
-    bound: list[tuple[Lease, bytes]] = []
-    held = leases.held
+    before: list[tuple[Lease, int, bytes]] = []
+    run: RunId | None = None
+    lease: Lease | None = None
+    count = 0
     for row, body in zip(batch, bodies, strict=True):
-        lease = held.get(row.run)
-        if lease is None and row.run in leases.lost:
-            continue
+        if row.run is not run:
+            run = row.run
+            lease = leases.held.get(run)
+            if lease is not None:
+                before.append((lease, lease.next_seq, lease.link))
         seq = row.seq
         if lease is None or seq != lease.next_seq:
-            for earlier, before in reversed(bound):
-                earlier.next_seq -= 1
-                earlier.link = before
+            if lease is None and row.run in leases.lost:
+                continue
+            for earlier, number, link in reversed(before):
+                earlier.next_seq, earlier.link = number, link
             raise _refusal(row, lease)
-        before, wall, mono = lease.link, row.wall, row.mono
-        bound.append((lease, before))
+        wall, mono = row.wall, row.mono
+        lease.link = link = next_link(lease.link, seq, wall, mono, body)
         lease.next_seq = seq + 1
-        lease.link = link = next_link(before, seq, wall, mono, body)
         parameters += (lease.id, lease.token, seq, wall, mono, link, body)
-    return parameters, len(bound)
+        count += 1
+    return parameters, count
 
 
 def _refusal(row: Row, lease: Lease | None) -> JournalError:

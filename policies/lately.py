@@ -33,7 +33,7 @@ class Entry(msgspec.Struct, eq=False, gc=False):
     """One or more calls of an answer that are the same."""
 
     key: bytes
-    """SHA-256 of tool and canonical arguments."""
+    """What it is the same by; see `sameness.key_of`."""
     tool: str
     turn: int
     """Of which answer, by a number that only tells answers apart."""

@@ -15,11 +15,14 @@ import msgspec
 from laneway.outcomes import Code, Failure, Outcome
 
 _encode = msgspec.json.Encoder(order="sorted").encode
+_SHORT = 64
+"""Bytes that are kept rather than hashed; being JSON, they are never the hash of others."""
 
 
 def key_of(tool: str, arguments: Any, /) -> bytes:
-    """SHA-256 (FIPS 180-4) over a tool's name and arguments that are JSON."""
-    return sha256(_encode((tool, arguments))).digest()
+    """SHA-256 (FIPS 180-4) over a tool's name and arguments that are JSON; if short, these."""
+    said = _encode((tool, arguments))
+    return said if len(said) <= _SHORT else sha256(said).digest()
 
 
 def digest_of_results(outcomes: Iterable[Outcome | None], /) -> bytes | None:
