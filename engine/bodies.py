@@ -30,7 +30,7 @@ from laneway.engine.threads import Raised, Returned
 from laneway.facts import AttemptEnded, HolderStopped
 from laneway.outcomes import Success
 from laneway.policies.retry import AttemptFailed, ExponentialBackOff, GiveUp
-from laneway.states import State
+from laneway.states import SUCCEEDED, State
 
 if TYPE_CHECKING:
     from laneway.engine.scheduler import Scheduler
@@ -196,7 +196,7 @@ class Bodies:
                 outcome = outcome_of(call, result.value)
             else:
                 outcome = normalise(result.value, tool=record.tool, effect=record.effect)
-            ended = State.SUCCEEDED if isinstance(outcome, Success) else State.FAILED
+            ended = SUCCEEDED if isinstance(outcome, Success) else State.FAILED
             seconds = self.services.clock.monotonic() - call.began
             self.services.durations.learn(call.record.tool, seconds)
             if call.turn.seats is not None:

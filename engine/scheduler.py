@@ -43,7 +43,7 @@ from laneway.lanes.requests import Request
 from laneway.outcomes import Code, Failure, Outcome, StopReason
 from laneway.policies.rules import Policy
 from laneway.policies.stopping import Through
-from laneway.states import State
+from laneway.states import PENDING, State
 
 T = TypeVar("T")
 
@@ -160,7 +160,7 @@ class Scheduler:
                 if self._begins_nothing or refusal is not None:
                     break  # The rest stays PENDING, for whoever takes the run up.
                 for call in calls[start : start + SLICE]:
-                    if not call.waits and call.state is State.PENDING and call.told is None:
+                    if not call.waits and call.state is PENDING and call.told is None:
                         step.consider(call)
         except Exception as error:  # noqa: BLE001 - a fault of the engine: what it decided is void
             self.failed(error)

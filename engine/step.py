@@ -7,7 +7,7 @@ once, so that the next event sees what this one decided; the world sees it after
 
 from collections.abc import Sequence
 from math import inf
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from laneway.calls import Reason
 from laneway.claims import Claim
@@ -54,11 +54,22 @@ from laneway.lanes.requests import Request
 from laneway.outcomes import Code, Failure, Happened, Outcome, succeeded
 from laneway.policies.approvals import approval_id, digest, expiry
 from laneway.policies.grants import Demands
-from laneway.policies.questions import Decision, Question, Verdict, denied
-from laneway.states import State
+from laneway.policies.questions import ALLOW, DENY, Decision, Question, Verdict, denied
+from laneway.states import (
+    AWAITING_APPROVAL,
+    DENIED,
+    PENDING,
+    QUEUED,
+    RUNNING,
+    SUCCEEDED,
+    UNCERTAIN,
+    State,
+)
 
 if TYPE_CHECKING:
     from laneway.engine.scheduler import Scheduler
+
+T = TypeVar("T")
 
 
 class Step:
@@ -93,17 +104,17 @@ class Step:
         """Calls that are queued when all have been looked at; None to queue each at once."""
         self.starts: list[LiveCall] = []
         """Calls whose body may be entered once the facts are kept."""
-        self.probes: list[LiveCall] = []
+        self.probes: list[LiveCall] = _NONE
         """UNCERTAIN calls whose probe may be asked once the facts are kept."""
         self.ready: list[LiveCall] = []
         """Calls that wait for nothing any more and have not been looked at yet."""
-        self.skips: list[tuple[LiveCall, LiveCall]] = []
+        self.skips: list[tuple[LiveCall, LiveCall]] = _NONE
         """Calls that will not run, with the call that they needed."""
         self.turns: list[LiveTurn] = []
         """Turns in which something has ended."""
-        self.released: list[LiveCall] = []
+        self.released: list[LiveCall] = _NONE
         """Calls of other runs that were granted their lanes."""
-        self.landed: list[tuple[LiveCall, LiveCall]] = []
+        self.landed: list[tuple[LiveCall, LiveCall]] = _NONE
         """Calls of other runs that waited for one that is the same and over, with that one."""
 
     # From ready to running
@@ -132,14 +143,14 @@ class Step:
         verdict = self.judge(call)
         call.rule = verdict.rule
         watch = self.scheduler.watch
-        if watch is not None and verdict.decision is not Decision.DENY:
+        if watch is not None and verdict.decision is not DENY:
             loop = watch.refuses(call)
             if loop is not None:
                 self.end(call, State.DENIED, loop)
                 return
-        if verdict.decision is Decision.ALLOW:
+        if verdict.decision is ALLOW:
             self.queue(call, verdict.rule)
-        elif verdict.decision is Decision.DENY:
+        elif verdict.decision is DENY:
             self.end(call, State.DENIED, denied(verdict))
         elif rule := self._passes(call):
             self.queue(call, rule)
@@ -307,11 +318,11 @@ class Step:
         if gate is not None and not self._admitted(call, rule, gate):
             return
         turn = call.turn
-        if call.state is State.PENDING:
+        if call.state is PENDING:
             turn.active += 1
-        elif call.state is State.AWAITING_APPROVAL:
+        elif call.state is AWAITING_APPROVAL:
             turn.humans -= 1
-        call.move(State.QUEUED)
+        call.move(QUEUED)
         call.rule = rule
         record = call.record
         final = call.claims if call.claims is not record.claims else ()
@@ -384,7 +395,7 @@ class Step:
             return  # It is being cancelled in this very step, and its lanes go straight back.
         if call.tool is not None and call.tool.spec.sync and not self._has_thread(call):
             return
-        call.move(State.RUNNING)
+        call.move(RUNNING)
         scheduler = self.scheduler
         if scheduler.gate is not None:
             scheduler.gate.started(call)
@@ -411,13 +422,13 @@ class Step:
         call.move(state)
         call.outcome = outcome
         turn.open -= 1
-        if was is not State.PENDING:
+        if was is not PENDING:
             turn.active -= 1
-            if was is State.AWAITING_APPROVAL:
+            if was is AWAITING_APPROVAL:
                 turn.humans -= 1
-            if was is not State.QUEUED:
+            if was is not QUEUED:
                 self.services.deadlines.forget(call)
-        if state is State.UNCERTAIN:
+        if state is UNCERTAIN:
             turn.uncertain += 1
             self.ask_probe(call)
         self.facts.append(
@@ -426,7 +437,7 @@ class Step:
                 state=state,
                 outcome=outcome,
                 stopped=body_stopped,
-                rule=call.rule if state is State.DENIED else "",
+                rule=call.rule if state is DENIED else "",
             )
         )
         self.turns.append(turn)
@@ -437,7 +448,7 @@ class Step:
         if call.flight is not None:
             self._land(call)
         self.free(call)
-        if body_stopped and state is not State.UNCERTAIN:
+        if body_stopped and state is not UNCERTAIN:
             call.drop()
 
     def _land(self, call: LiveCall) -> None:
@@ -446,6 +457,7 @@ class Step:
             if follower.scheduler is self.scheduler:
                 self.land(follower, call)
             else:
+                self.landed = _own(self.landed)
                 self.landed.append((follower, call))
 
     def land(self, follower: LiveCall, leader: LiveCall) -> None:
@@ -462,6 +474,7 @@ class Step:
         """The run of a call can go on no more: who waits for it in another one does without."""
         for follower in part(call, self.services.flights):
             if follower.scheduler is not self.scheduler:
+                self.landed = _own(self.landed)
                 self.landed.append((follower, call))
 
     def end_told(self, call: LiveCall, told: Told, *, still_running: bool = False) -> None:
@@ -525,6 +538,7 @@ class Step:
             if owner.scheduler is self.scheduler:
                 self.start(owner)
             else:
+                self.released = _own(self.released)
                 self.released.append(owner)
 
     def free(self, call: LiveCall) -> None:
@@ -536,8 +550,10 @@ class Step:
             return
         if call.waits and call.successors:
             hand_on(call)
-        success = call.state is State.SUCCEEDED
-        unknown = call.state is State.UNCERTAIN
+        if not call.successors:
+            return
+        success = call.state is SUCCEEDED
+        unknown = call.state is UNCERTAIN
         held: list[tuple[LiveCall, Reason]] = []
         for target, reason in call.successors:
             if success or not reason.carries_failure:
@@ -545,6 +561,7 @@ class Step:
             elif unknown:
                 held.append((target, reason))
             else:
+                self.skips = _own(self.skips)
                 self.skips.append((target, call))
         if unknown:
             call.successors = held
@@ -553,6 +570,7 @@ class Step:
         """Skip what still waits for a call that has failed, or whose end will not be known."""
         for target, reason in call.successors:
             if reason.carries_failure:
+                self.skips = _own(self.skips)
                 self.skips.append((target, call))
 
     def _one_less(self, target: LiveCall) -> None:
@@ -577,6 +595,7 @@ class Step:
         if call.tool is not None and call.tool.probe is not None and not self.scheduler.leaving:
             call.probing = True
             call.turn.probing += 1
+            self.probes = _own(self.probes)
             self.probes.append(call)
 
     def probed(self, call: LiveCall, found: Found) -> None:
@@ -662,7 +681,7 @@ class Step:
                     continue
                 ready = self.in_order(ready)
             for call in ready:
-                if call.state is State.PENDING and call.told is None and not call.turn.parked:
+                if call.state is PENDING and call.told is None and not call.turn.parked:
                     self.consider(call)
 
     def close_turns(self) -> None:
@@ -673,6 +692,15 @@ class Step:
                 turn.closed = True
                 self.services.deadlines.forget(turn)
                 self.facts.append(TurnClosed(turn=turn.number))
+
+
+_NONE: list[Any] = []
+"""Stands for lists that most steps have nothing for; never changed."""
+
+
+def _own(items: list[T]) -> list[T]:
+    """A list that may be changed, in place of the one that all steps begin with."""
+    return [] if items is _NONE else items
 
 
 GATHERS = Verdict(Decision.ALLOW, "plan", "each call of the plan is judged on its own")

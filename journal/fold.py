@@ -58,7 +58,7 @@ from laneway.facts import (
 )
 from laneway.ids import ApprovalId, CallId, RunId
 from laneway.outcomes import Outcome, StopReason, succeeded
-from laneway.states import ARROWS, ENDED, State, move
+from laneway.states import ARROWS, ENDED, QUEUED, RUNNING, State, move
 
 SeldomFact = (
     AttemptEnded
@@ -330,9 +330,9 @@ class RunView:
         match row.fact:
             case CallQueued() as fact:
                 call = self.calls[fact.call]
-                if State.QUEUED not in ARROWS[call.state]:
-                    raise IllegalTransitionError(call.state, State.QUEUED)
-                call.state = State.QUEUED
+                if QUEUED not in ARROWS[call.state]:
+                    raise IllegalTransitionError(call.state, QUEUED)
+                call.state = QUEUED
                 call.since = call.queued = row.mono
                 call.rule = fact.rule
                 if fact.claims:
@@ -342,9 +342,9 @@ class RunView:
                 call.note = fact.note
             case CallStarted() as fact:
                 call = self.calls[fact.call]
-                if State.RUNNING not in ARROWS[call.state]:
-                    raise IllegalTransitionError(call.state, State.RUNNING)
-                call.state = State.RUNNING
+                if RUNNING not in ARROWS[call.state]:
+                    raise IllegalTransitionError(call.state, RUNNING)
+                call.state = RUNNING
                 call.since = call.started = row.mono
                 call.attempt = fact.attempt
                 call.token = fact.token
