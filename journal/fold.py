@@ -89,7 +89,7 @@ RunFact = (
 )
 
 
-class CallView(msgspec.Struct, eq=False):
+class CallView(msgspec.Struct, eq=False, gc=False):
     """A call, as the facts so far tell. Times are monotonic seconds of the driver."""
 
     record: CallRecord
