@@ -10,11 +10,11 @@ import msgspec
 
 from laneway.claims import Claim
 from laneway.effects import Effect
-from laneway.engine.failing import NestedCallFailed, ToolFailed
+from laneway.engine.failing import NestedCallFailed, PartialEffect, ToolFailed
 from laneway.engine.plain import whole_text
 from laneway.ids import CallId
 from laneway.journal.fold import CallView
-from laneway.outcomes import Code, Failure, Happened
+from laneway.outcomes import Code, Failure, Happened, StoppedBy
 from laneway.policies.questions import Verdict, denied
 from laneway.states import State
 
@@ -49,11 +49,13 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     code: Code
     message: str
     hint: str = ""
+    by: StoppedBy = StoppedBy.DEADLINE
 
 
-def cancelled(reason: str) -> Told:
+def cancelled(reason: str, by: StoppedBy = StoppedBy.USER) -> Told:
     """Stop because somebody said so; `reason` says who, for the model."""
     return Told(
+        by=by,
         state=State.CANCELLED,
         code=Code.CANCELLED,
         message=f"The call was cancelled: {reason}.",
@@ -122,6 +124,8 @@ def raised(
             happened=Happened.NOTHING if harmless else Happened.UNKNOWN,
             hint=whole_text(error.hint),
         )
+    if isinstance(error, PartialEffect):
+        return State.FAILED, _partial(error, tool)
     if isinstance(error, ToolFailed):
         return State.FAILED, Failure(
             code=error.code,
@@ -146,6 +150,22 @@ def raised(
         message=f"{tool} raised {text}" + ("" if nothing else f". {POSSIBLE_EFFECT}"),
         retry=transient and (nothing or idempotent),
         happened=Happened.NOTHING if nothing else Happened.UNKNOWN,
+    )
+
+
+def _partial(error: PartialEffect, tool: str) -> Failure:
+    done = tuple(shortened(whole_text(str(one))) for one in error.done)
+    left = tuple(shortened(whole_text(str(one))) for one in error.left)
+    told = f"{tool}: {shortened(whole_text(str(error)))}"
+    told += f" Done: {_listed('; ', done)}." if done else ""
+    told += f" Not done: {_listed('; ', left)}." if left else ""
+    return Failure(
+        code=Code.PARTIAL_EFFECT,
+        message=told,
+        happened=Happened.PARTLY,
+        hint=whole_text(error.hint),
+        done=done,
+        left=left,
     )
 
 

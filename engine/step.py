@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from laneway.calls import Reason
 from laneway.claims import Claim
+from laneway.engine.ending.layers import watch_queue
 from laneway.engine.failures import (
     APPROVAL_STALE,
     WITHDRAWN,
@@ -31,7 +32,7 @@ from laneway.engine.live import LiveCall, LiveTurn
 from laneway.engine.nesting import permit
 from laneway.engine.probing import Finding, Found
 from laneway.engine.sealing import outcome_of
-from laneway.engine.services import THREAD, Services
+from laneway.engine.services import PROCESS, THREAD, Services
 from laneway.engine.settling import settlement_note
 from laneway.facts import (
     ApprovalAsked,
@@ -50,7 +51,7 @@ from laneway.ids import ApprovalId
 from laneway.lanes.names import is_alias, is_lane
 from laneway.lanes.priorities import bounded
 from laneway.lanes.requests import Request
-from laneway.outcomes import Code, Failure, Happened, Outcome, succeeded
+from laneway.outcomes import Code, Failure, Happened, Outcome, StoppedBy, succeeded
 from laneway.policies.approvals import approval_id, digest, expiry
 from laneway.policies.grants import Demands
 from laneway.policies.questions import Decision, Question, Verdict, denied
@@ -310,6 +311,8 @@ class Step:
         final = call.claims if call.claims is not record.claims else ()
         self.facts.append(CallQueued(call=record.id, rule=rule, claims=final, note=call.note))
         self.ask_for_lanes(call)
+        if self.services.queues_limited:
+            watch_queue(call)
 
     def ask_for_lanes(self, call: LiveCall, *, waited: bool = False) -> None:
         """Enter the queues of all its lanes at once.
@@ -367,6 +370,8 @@ class Step:
             return
         call.move(State.RUNNING)
         call.attempt += 1
+        if self.services.queues_limited:
+            self.services.deadlines.forget(call)
         scheduler = self.scheduler
         scheduler.token += 1
         self.facts.append(
@@ -376,15 +381,23 @@ class Step:
 
     def _has_thread(self, call: LiveCall) -> bool:
         if call.thread is None:
-            call.thread = self.services.lanes.request(THREAD, call)
+            assert call.tool is not None
+            seat = PROCESS if call.tool.spec.isolation == "process" else THREAD
+            call.thread = self.services.lanes.request(seat, call)
         return call.thread.granted
 
     # Endings
 
     def end(
-        self, call: LiveCall, state: State, outcome: Outcome, *, body_stopped: bool = True
+        self,
+        call: LiveCall,
+        state: State,
+        outcome: Outcome,
+        *,
+        body_stopped: bool = True,
+        by: StoppedBy | None = None,
     ) -> None:
-        """Give a call its one outcome, and see what follows."""
+        """Give a call its one outcome, and see what follows; `by` had it stopped, if anybody."""
         turn = call.turn
         was = call.state
         call.move(state)
@@ -394,7 +407,7 @@ class Step:
             turn.active -= 1
             if was is State.AWAITING_APPROVAL:
                 turn.humans -= 1
-            if was is not State.QUEUED:
+            if was is not State.QUEUED or self.services.queues_limited:
                 self.services.deadlines.forget(call)
         if state is State.UNCERTAIN:
             turn.uncertain += 1
@@ -406,6 +419,7 @@ class Step:
                 outcome=outcome,
                 stopped=body_stopped,
                 rule=call.rule if state is State.DENIED else "",
+                stopped_by=by,
             )
         )
         self.turns.append(turn)
@@ -449,7 +463,7 @@ class Step:
             entered=call.entered or call.attempt - call.cleared > 1,
             still_running=still_running,
         )
-        self.end(call, told.state, failure, body_stopped=not still_running)
+        self.end(call, told.state, failure, body_stopped=not still_running, by=told.by)
 
     def end_unstarted(self, call: LiveCall, told: Told) -> None:
         """End a call that was told to stop before it was started."""
@@ -460,7 +474,7 @@ class Step:
             still_running=False,
         )
         between = call.state is State.BACKING_OFF
-        self.end(call, told.state if between else State.CANCELLED, failure)
+        self.end(call, told.state if between else State.CANCELLED, failure, by=told.by)
 
     def give_back(self, call: LiveCall) -> None:
         """Free the lanes of a call whose body has stopped, or leave their queues."""

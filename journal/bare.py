@@ -35,6 +35,7 @@ from laneway.facts import (
     ModeChanged,
     ProcessStarted,
     Row,
+    RunAbandoned,
     RunForked,
     RunOpened,
     RunReopened,
@@ -119,6 +120,7 @@ def _stream(fact: Fact) -> Stream:
             | RunForked()
             | RunStopped()
             | RunReopened()
+            | RunAbandoned()
             | ModeChanged()
             | HostNoted()
         ):

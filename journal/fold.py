@@ -30,6 +30,8 @@ from laneway.facts import (
     CallSettled,
     CallStarted,
     ChildEntered,
+    CompensationEnded,
+    CompensationStarted,
     Driver,
     Edit,
     Grant,
@@ -43,6 +45,7 @@ from laneway.facts import (
     ModeChanged,
     ProcessStarted,
     Row,
+    RunAbandoned,
     RunForked,
     RunOpened,
     RunReopened,
@@ -55,7 +58,7 @@ from laneway.facts import (
     TurnSubmitted,
 )
 from laneway.ids import ApprovalId, CallId, RunId
-from laneway.outcomes import Outcome, StopReason, succeeded
+from laneway.outcomes import Outcome, StoppedBy, StopReason, succeeded
 from laneway.states import ENDED, State, move
 
 SeldomFact = (
@@ -66,6 +69,8 @@ SeldomFact = (
     | HolderStopped
     | ChildEntered
     | ProcessStarted
+    | CompensationStarted
+    | CompensationEnded
 )
 RunFact = (
     RunOpened
@@ -83,6 +88,7 @@ RunFact = (
     | TaskStarted
     | TaskEnded
     | GrantRevoked
+    | RunAbandoned
 )
 
 
@@ -132,6 +138,12 @@ class CallView(msgspec.Struct, eq=False):
     """The fact that told of it."""
     note: str = ""
     """What the model is told beside its result."""
+    stopped_by: StoppedBy | None = None
+    """Who had it stopped; None if it ended by itself, or has not ended."""
+    compensating: bool = False
+    """Undoing it was begun, once and for all."""
+    compensated: Outcome | None = None
+    """What became of that."""
 
     @property
     def id(self) -> CallId:
@@ -287,6 +299,8 @@ class RunView:
     """How it was stopped, until something reopens it."""
     stopped_after: int = 0
     """How many turns it had then."""
+    abandoned: RunAbandoned | None = None
+    """Who gave it up for good, with what its calls have done to be undone."""
     below: Below | None = None
     """Where it stands below calls of other runs."""
     levels: dict[RunId, str] = field(default_factory=dict[RunId, str])
@@ -339,6 +353,7 @@ class RunView:
                 call.stuck = not fact.stopped
                 call.ended_wall = row.wall
                 call.ended_seq = row.seq
+                call.stopped_by = fact.stopped_by
                 if fact.rule:
                     call.rule = fact.rule
             case TurnSubmitted() as fact:
@@ -361,12 +376,14 @@ class RunView:
                 | HolderStopped()
                 | ChildEntered()
                 | ProcessStarted()
+                | CompensationStarted()
+                | CompensationEnded()
             ) as fact:
                 self._seldom(fact, row)
             case _ as fact:
                 self._of_the_run(fact)
 
-    def _seldom(self, fact: SeldomFact, row: Row) -> None:
+    def _seldom(self, fact: SeldomFact, row: Row) -> None:  # noqa: C901 - one arm per fact
         """Take in what befalls few calls."""
         call, mono = self.calls[fact.call], row.mono
         match fact:
@@ -376,7 +393,7 @@ class RunView:
             case CallReopened():
                 call.state = move(call.state, State.BACKING_OFF)
                 call.since = mono
-                call.outcome = call.ended = None
+                call.outcome = call.ended = call.stopped_by = None
                 call.cleared = call.attempt
                 call.by = fact.by
             case CallSettled():
@@ -392,10 +409,14 @@ class RunView:
                     call.children = (*call.children, fact.run)
             case ProcessStarted():
                 call.processes = (*call.processes, fact)
+            case CompensationStarted():
+                call.compensating = True
+            case CompensationEnded():
+                call.compensated = fact.outcome
             case _ as never:
                 assert_never(never)
 
-    def _of_the_run(self, fact: RunFact) -> None:  # noqa: C901, PLR0912 - one arm per fact
+    def _of_the_run(self, fact: RunFact) -> None:  # noqa: C901, PLR0912, PLR0915 - one arm per fact
         """Take in what befalls the run as a whole."""
         match fact:
             case RunOpened():
@@ -426,6 +447,8 @@ class RunView:
                 self.stopped, self.stopped_after = fact, len(self.turns)
             case RunReopened():
                 self.stopped = None
+            case RunAbandoned():
+                self.abandoned = fact
             case LevelEntered():
                 self.levels[fact.run] = fact.agent
             case LaneChanged():

@@ -17,8 +17,10 @@ The package, from the bottom up:
 from laneway.claims import Access, Claim
 from laneway.effects import Effect
 from laneway.engine.context import ToolContext
+from laneway.engine.ending.shutdown import Shutdown
 from laneway.engine.engine import Engine, Status
-from laneway.engine.failing import NestedCallFailed, ToolFailed
+from laneway.engine.failing import NestedCallFailed, PartialEffect, ToolFailed
+from laneway.engine.isolation.watchdog import Blocked
 from laneway.engine.planning import plan_tool
 from laneway.engine.probing import Found
 from laneway.engine.reports import StopReport
@@ -27,10 +29,12 @@ from laneway.engine.secrets.marks import Secret
 from laneway.engine.services import Limits
 from laneway.engine.tools import Bound, Tool, tool
 from laneway.engine.turn import Turn
+from laneway.engine.undoing.abandoning import Abandoned
+from laneway.engine.undoing.compensation import Done
 from laneway.errors import LanewayError
 from laneway.lanes.lane import Lane, Rate
 from laneway.lanes.statistics import LaneStatus
-from laneway.outcomes import Code, Failure, Happened, Outcome, StopReason, Success
+from laneway.outcomes import Code, Failure, Happened, Outcome, StoppedBy, StopReason, Success
 from laneway.policies.loops import Loops
 from laneway.policies.questions import Decision
 from laneway.policies.recursion import Recursion
@@ -42,11 +46,14 @@ from laneway.states import State
 __version__ = "0.1.0"
 
 __all__ = [
+    "Abandoned",
     "Access",
+    "Blocked",
     "Bound",
     "Claim",
     "Code",
     "Decision",
+    "Done",
     "Effect",
     "Engine",
     "Failure",
@@ -59,6 +66,7 @@ __all__ = [
     "Loops",
     "NestedCallFailed",
     "Outcome",
+    "PartialEffect",
     "Policy",
     "Rate",
     "Recursion",
@@ -66,10 +74,12 @@ __all__ = [
     "Rule",
     "Run",
     "Secret",
+    "Shutdown",
     "State",
     "Status",
     "StopReason",
     "StopReport",
+    "StoppedBy",
     "Success",
     "Tool",
     "ToolContext",
