@@ -5,8 +5,10 @@ the grace: its call ends, its claims stay held until it has really stopped.
 """
 
 import asyncio
+import inspect
 import random
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -155,6 +157,9 @@ class Bodies:
         self.abandoned = True
         for task in self.tasks:
             task.cancel()
+        if self.scheduler.shut:
+            for call in self.stuck:
+                _force_out(call)
 
     # Over
 
@@ -214,7 +219,8 @@ class Bodies:
         if may_be_parked(call) and (result is None or _gave_in(result)):
             self._set_aside(step, call, "the engine was shut down")
             return
-        step.end_told(call, call.told)
+        error = result.error if isinstance(result, Raised) else None
+        step.end_told(call, call.told, error=error)
         stop_siblings(call)
         if result is not None and not _gave_in(result):
             step.facts.append(HolderStopped(call=call.id, late=_late(call, result)))
@@ -312,6 +318,22 @@ class _BodyTask(asyncio.Task[None]):
             return super().cancel(msg)
         self.call.told = self.call.told or CLOSING
         return False
+
+
+def _force_out(call: LiveCall) -> None:
+    """End a coroutine that ignores every cancellation: the loop's teardown would wait for ever.
+
+    Its outcome stands, and nothing of it is looked at any more.
+    """
+    task = call.task
+    if task is None or task.done() or call.running is not None:
+        return
+    coroutine = task.get_coro()
+    assert inspect.iscoroutine(coroutine)
+    # One that awaits in the face of GeneratorExit, too, is beyond all help.
+    with suppress(RuntimeError):
+        coroutine.close()
+    task.add_done_callback(lambda over: over.cancelled() or over.exception())
 
 
 def name_of_task(task: asyncio.Task[Any]) -> tuple[str, str]:

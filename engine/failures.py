@@ -156,16 +156,36 @@ def raised(
 def _partial(error: PartialEffect, tool: str) -> Failure:
     done = tuple(shortened(whole_text(str(one))) for one in error.done)
     left = tuple(shortened(whole_text(str(one))) for one in error.left)
-    told = f"{tool}: {shortened(whole_text(str(error)))}"
-    told += f" Done: {_listed('; ', done)}." if done else ""
-    told += f" Not done: {_listed('; ', left)}." if left else ""
+    met = shortened(whole_text(str(error)))
     return Failure(
         code=Code.PARTIAL_EFFECT,
-        message=told,
+        message=f"{tool}: {met}{'' if met.endswith('.') else '.'}{_parts(done, left)}",
         happened=Happened.PARTLY,
         hint=whole_text(error.hint),
         done=done,
         left=left,
+    )
+
+
+def _parts(done: Sequence[str], left: Sequence[str]) -> str:
+    told = f" Done: {_listed('; ', done)}." if done else ""
+    return told + (f" Not done: {_listed('; ', left)}." if left else "")
+
+
+def owned_up(failure: Failure, error: BaseException, *, tool: str) -> Failure:
+    """The failure of a call that was told to stop, with what its body said of it on the way out."""
+    if not isinstance(error, ToolFailed) or isinstance(error, NestedCallFailed):
+        return failure
+    found = _partial(error, tool) if isinstance(error, PartialEffect) else None
+    said = found.message if found is not None else f"{tool}: {shortened(whole_text(str(error)))}"
+    message = failure.message.replace(f" {POSSIBLE_EFFECT}", "")
+    return msgspec.structs.replace(
+        failure,
+        message=f"{message} {said}",
+        happened=error.happened if failure.happened is Happened.UNKNOWN else failure.happened,
+        hint=whole_text(error.hint) or failure.hint,
+        done=() if found is None else found.done,
+        left=() if found is None else found.left,
     )
 
 

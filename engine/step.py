@@ -22,6 +22,7 @@ from laneway.engine.failures import (
     exception_text,
     found_failed,
     lane_full,
+    owned_up,
     skipped,
     stopped,
 )
@@ -455,14 +456,23 @@ class Step:
             if follower.scheduler is not self.scheduler:
                 self.landed.append((follower, call))
 
-    def end_told(self, call: LiveCall, told: Told, *, still_running: bool = False) -> None:
-        """End a started call that was told to stop."""
+    def end_told(
+        self,
+        call: LiveCall,
+        told: Told,
+        *,
+        still_running: bool = False,
+        error: BaseException | None = None,
+    ) -> None:
+        """End a started call that was told to stop; `error` is what its body then raised."""
         failure = stopped(
             told,
             effect=call.record.effect,
             entered=call.entered or call.attempt - call.cleared > 1,
             still_running=still_running,
         )
+        if error is not None:
+            failure = owned_up(failure, error, tool=call.record.tool)
         self.end(call, told.state, failure, body_stopped=not still_running, by=told.by)
 
     def end_unstarted(self, call: LiveCall, told: Told) -> None:

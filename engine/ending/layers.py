@@ -14,7 +14,8 @@ from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from laneway.engine.failures import Told, timed_out
+from laneway.engine.failures import Told, shortened, timed_out
+from laneway.engine.plain import whole_text
 from laneway.outcomes import Code
 from laneway.states import State
 
@@ -143,7 +144,7 @@ def _in_all(seconds: float) -> Told:
 
 
 def _silent(seconds: float, said: Any) -> Told:
-    last = f" The last that it reported was: {said}" if said else ""
+    last = f" The last that it reported was: {shortened(whole_text(str(said)))!r}." if said else ""
     return Told(
         state=State.TIMED_OUT,
         code=Code.TIMEOUT,

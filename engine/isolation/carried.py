@@ -54,7 +54,7 @@ def _place_of(variable: contextvars.ContextVar[Any]) -> tuple[str, str] | None:
                 (module, name)
                 for module, found in list(sys.modules.items())
                 for name, value in list(getattr(found, "__dict__", {}).items())
-                if value is variable and not module.startswith("laneway.")
+                if value is variable and not module.startswith("laneway.engine.")
             ),
             None,
         )

@@ -84,6 +84,7 @@ class Process:
         assert spawned.pid is not None
         self.pid = spawned.pid
         self.started = start_of(self.pid)
+        self._ended = False
         self.over = False
         """It has said what came of its body."""
 
@@ -164,17 +165,30 @@ class Process:
 
     async def end(self, grace_seconds: float) -> None:
         """See that nobody of its group lives any more."""
-        try:
-            if self.over:
-                waited = 0.0
-                while self.returncode is None and waited < EXIT_SECONDS:
-                    await asyncio.sleep(0.002)
-                    waited += 0.002
-                grace_seconds = 0.0
-            await end_group(self, self.started, grace_seconds)
+        if self._ended:
+            return
+        waited = 0.0
+        while self.over and self.returncode is None and waited < EXIT_SECONDS:
+            await asyncio.sleep(0.002)
+            waited += 0.002
+        await end_group(self, self.started, 0.0 if self.over else grace_seconds)
+        self._ended = True
+        if self._drain is not None:
             await asyncio.wait([self._output.ended], timeout=DRAIN_SECONDS)
-        finally:
-            self.close()
+
+    async def last_word(self) -> None:
+        """Hear what the body said when it was told to stop, if it did.
+
+        Raises:
+            ToolFailed: that.
+        """
+        try:
+            await self.hear()
+        except ToolFailed:
+            if self.over:
+                raise
+        except Exception:  # noqa: BLE001, S110 - it was told to stop, and how it did is all the same
+            pass
 
     def close(self) -> None:
         """Let go of the engine's ends."""
@@ -208,13 +222,17 @@ async def _started(call: "LiveCall") -> AsyncGenerator[Process]:
         await process.connect(line, output)
         yield process
     except asyncio.CancelledError:
-        await process.end(grace)
+        try:
+            await process.end(grace)
+            await process.last_word()
+        finally:
+            process.close()
         raise
-    except BaseException:
-        await process.end(0.0)
-        raise
-    else:
-        await process.end(0.0)
+    finally:
+        try:
+            await process.end(0.0)
+        finally:
+            process.close()
 
 
 async def _start(

@@ -1,4 +1,4 @@
-"""Functions that do to their process what a tool must not: for tests of isolation, here or a host's.
+"""Functions that do to their process what a tool must not: for tests of isolation.
 
 They stand at the top of a module, so that another process finds them: `tool(crash,
 isolation="process", …)`.
@@ -83,6 +83,15 @@ def give_up() -> None:
 def fail(text: str = "boom") -> None:
     """Raise."""
     raise ValueError(text)
+
+
+def raise_local() -> None:
+    """Raise what cannot be pickled."""
+
+    class Awkward(Exception):
+        pass
+
+    raise Awkward("cannot travel")
 
 
 def be_refused() -> None:
