@@ -82,7 +82,7 @@ class Bodies:
         try:
             if call.told is None:
                 call.began = self.services.clock.monotonic()
-                watch_body(call, body_limit(call))
+                watch_body(call, self.limit_of(call))
                 call.entered = True
                 if self.services.controls.pacing and call.request is not None:
                     self.services.controls.pacing.begun(call.request)
@@ -97,6 +97,10 @@ class Bodies:
             self._faulted(call, error)
         finally:
             self.tasks.discard(task)
+
+    def limit_of(self, call: LiveCall) -> float:
+        """How long the body may take this time, in seconds."""
+        return body_limit(call)
 
     def go_on(self, call: LiveCall) -> None:
         """Let the clock of a call go on that rested while its body only waited for humans."""
