@@ -105,8 +105,12 @@ async def nests(n: int, context: ToolContext) -> Any:
     return await context.invoke("returns", n=n)
 
 
+def _worst(said: dict[str, Any]) -> Any:
+    return {"effect": Effect.WRITE, **said}
+
+
 def process(function: Any, **said: Any) -> Tool[..., Any]:
-    return tool(function, isolation="process", **{"effect": Effect.WRITE, "claims": [], **said})
+    return tool(function, isolation="process", **_worst({"claims": [], **said}))
 
 
 IN_PROCESSES = [
@@ -120,7 +124,7 @@ IN_PROCESSES = [
     process(troublesome.return_much),
     process(troublesome.echo, effect=Effect.READ),
 ]
-INSIDE = [returns, raises, raises_in_thread, hangs, ignores, blocks, nests]
+INSIDE: list[Tool[..., Any]] = [returns, raises, raises_in_thread, hangs, ignores, blocks, nests]
 TOOLS = [*INSIDE, *IN_PROCESSES]
 
 

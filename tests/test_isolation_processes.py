@@ -29,8 +29,12 @@ from laneway.testing import troublesome
 LIMITS = Limits(grace_seconds=0.4, call_seconds=20)
 
 
+def _worst(said: dict[str, Any]) -> Any:
+    return {"effect": Effect.WRITE, **said}
+
+
 def isolated(function: Callable[..., Any], **said: Any) -> Any:
-    return tool(function, isolation="process", **{"effect": Effect.WRITE, **said})
+    return tool(function, isolation="process", **_worst(said))
 
 
 def ask(*tools: Any, limits: Limits = LIMITS, **arguments: Any) -> list[CallView]:

@@ -25,6 +25,7 @@ from laneway import (
 )
 from laneway.engine.run import Run
 from laneway.errors import EngineClosedError, ShuttingDownError, UsageError
+from laneway.ids import RunId
 from laneway.testing.clock import VirtualClock, run_virtual
 from laneway.testing.scripted import Log, Return, Sleep, Stage
 from laneway.testing.theatre import Theatre
@@ -59,7 +60,7 @@ def test_what_runs_ends_what_waits_is_parked_and_a_later_engine_goes_on() -> Non
     found, left = theatre.enter(host)
 
     assert found == Shutdown(
-        ended=("r/t1.1",), parked=("r/t1.2", "r/t1.3"), stopped=(), stuck=(), runs=("r",)
+        ended=("r/t1.1",), parked=("r/t1.2", "r/t1.3"), stopped=(), stuck=(), runs=(RunId("r"),)
     )
     assert left == {"a": State.SUCCEEDED, "b": State.QUEUED, "c": State.QUEUED}
     turn = theatre.finish()

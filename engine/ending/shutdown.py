@@ -8,7 +8,7 @@ calls of others go on as long as these.
 
 import asyncio
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -64,7 +64,8 @@ class Closing:
         leaving = asyncio.gather(*(top.leave() for top in tops), return_exceptions=True)
         hurrying = asyncio.ensure_future(self._hurry.wait())
         try:
-            await asyncio.wait([leaving, hurrying], return_when=asyncio.FIRST_COMPLETED)
+            both: list[asyncio.Future[Any]] = [leaving, hurrying]
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             if not leaving.done():
                 for one in tuple(self._schedulers):
                     _give_up(one)
@@ -76,7 +77,6 @@ class Closing:
         return _report(open_calls, tops)
 
     async def _until_still(self, tops: list["Scheduler"], seconds: float) -> None:
-        tasks = {task for top in tops for task in top.bodies.tasks}
         hurrying = asyncio.ensure_future(self._hurry.wait())
         give_up = asyncio.get_running_loop().time() + seconds
         try:
@@ -85,10 +85,11 @@ class Closing:
                 left = give_up - asyncio.get_running_loop().time()
                 if left <= 0:
                     break
-                tasks = {task for top in tops for task in top.bodies.tasks}
+                tasks: list[asyncio.Future[Any]] = [hurrying]
+                tasks += [task for top in tops for task in top.bodies.tasks]
                 await asyncio.wait(
-                    {*tasks, hurrying},
-                    timeout=left if tasks else min(left, LOOK_SECONDS),
+                    tasks,
+                    timeout=left if len(tasks) > 1 else min(left, LOOK_SECONDS),
                     return_when=asyncio.FIRST_COMPLETED,
                 )
         finally:

@@ -73,9 +73,9 @@ def main(line: socket.socket, output: socket.socket, parent: int) -> None:
     except (EOFError, OSError):
         os._exit(125)  # Nobody wants it any more.
     kind, answer = _answer(pickle.loads(data), line)  # noqa: S301 - from the engine that started this
-    for stream in (sys.stdout, sys.stderr):
+    for written in (sys.stdout, sys.stderr):
         with suppress(Exception):
-            stream.flush()
+            written.flush()
     with suppress(OSError):
         send(line, kind, answer)
     os._exit(0)

@@ -276,7 +276,7 @@ def _modules(call: "LiveCall") -> set[str]:
 
 @functools.cache
 def _preload_once(modules: tuple[str, ...]) -> None:
-    server: Any = multiprocessing.forkserver._forkserver  # type: ignore[attr-defined]  # noqa: SLF001
+    server: Any = multiprocessing.forkserver._forkserver  # noqa: SLF001 # pyright: ignore[reportPrivateUsage, reportUnknownMemberType, reportAttributeAccessIssue]
     known = list(getattr(server, "_preload_modules", ["__main__"]))
     ours = ["laneway.engine.isolation.child", *modules]
     server.set_forkserver_preload([*known, *(one for one in ours if one not in known)])
@@ -328,16 +328,20 @@ def _error_of(said: Said) -> BaseException:
     """What the body raised, as it was if that can be told, else of the same name and text."""
     if said.pickled:
         with suppress(Exception):
-            found = pickle.loads(said.pickled)  # noqa: S301 - the host's own classes, from its own tool
-            if isinstance(found, tuple):
-                text, fields, kind = found
-                found = kind.__new__(kind, text)
-                found.args = (text,)
-                vars(found).update(fields)
-            if isinstance(found, Exception | SystemExit):
-                return found
+            found: Any = pickle.loads(said.pickled)  # noqa: S301 - the host's own classes
+            error: BaseException = found if isinstance(found, BaseException) else _rebuilt(*found)
+            return error
     text = said.text.removeprefix(f"{said.kind}: ")
-    return type(said.kind or "Exception", (Exception,), {})("" if text == said.kind else text)
+    kind: type[Exception] = type(said.kind or "Exception", (Exception,), {})
+    return kind("" if text == said.kind else text)
+
+
+def _rebuilt(text: str, fields: dict[str, Any], kind: type[BaseException]) -> BaseException:
+    """Make a failure of the tool's again whose class cannot be pickled as others are."""
+    error = kind.__new__(kind, text)
+    error.args = (text,)
+    vars(error).update(fields)
+    return error
 
 
 def _broken_off(call: "LiveCall", told: str) -> ToolFailed:

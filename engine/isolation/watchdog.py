@@ -105,5 +105,5 @@ def _running(loop: asyncio.AbstractEventLoop) -> "asyncio.Task[Any] | None":
 
 
 def _stack_of(thread: int) -> str:
-    frame: FrameType | None = sys._current_frames().get(thread)  # noqa: SLF001 - the one way there is
+    frame: FrameType | None = sys._current_frames().get(thread)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - the one way there is
     return "" if frame is None else "".join(traceback.format_stack(frame)[-10:])

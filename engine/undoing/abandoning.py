@@ -24,7 +24,7 @@ from laneway.engine.step import Step
 from laneway.engine.threads import Raised
 from laneway.engine.turn import host_name
 from laneway.engine.undoing.compensation import Compensation, Done
-from laneway.facts import CompensationEnded, CompensationStarted, MessageSaid
+from laneway.facts import CompensationEnded, CompensationStarted, Fact, MessageSaid
 from laneway.journal.fold import CallView, RunView
 from laneway.outcomes import Code, Failure, Happened, Outcome, Success, succeeded
 
@@ -183,7 +183,7 @@ async def _ended(call: CallView, outcome: Outcome, scheduler: Scheduler) -> Outc
     view = scheduler.log.view
     told = "it has been undone" if succeeded(outcome) else _message(outcome)
     note = f"[Note on the call {host_name(call, view.calls)} of {call.record.tool}: {told}]"
-    facts = [
+    facts: list[Fact] = [
         CompensationEnded(call=call.id, outcome=outcome),
         MessageSaid(message=whole_text(note), noted=True),
     ]

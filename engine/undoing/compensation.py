@@ -58,5 +58,8 @@ def compensation_of(tool: str, function: object, effect: Effect) -> Compensation
             "compensate= takes a function of one argument, the laneway.Done that says what the "
             "call was and what it did",
         ) from None
-    plain = function if inspect.isroutine(function) else type(function).__call__
-    return Compensation(function=function, sync=not inspect.iscoroutinefunction(plain))
+    sync = not (
+        inspect.iscoroutinefunction(function)
+        or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 - of an object
+    )
+    return Compensation(function=function, sync=sync)
