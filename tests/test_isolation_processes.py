@@ -1,6 +1,8 @@
 """Tools that run in a process of their own: whatever they do to it, the engine goes on."""
 
 import asyncio
+import contextvars
+import multiprocessing
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -9,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry import trace
 
 from laneway import (
     Code,
@@ -22,6 +25,7 @@ from laneway import (
     tool,
 )
 from laneway.engine.groups import has_ended
+from laneway.engine.isolation import carried
 from laneway.errors import ToolError
 from laneway.journal.fold import CallView
 from laneway.testing import troublesome
@@ -140,6 +144,68 @@ def test_what_an_exception_knows_comes_along() -> None:
     assert failure(refused).retry
     assert failure(partly).code is Code.PARTIAL_EFFECT
     assert (failure(partly).done, failure(partly).left) == (("a", "b"), ("c",))
+
+
+def test_what_a_tool_knows_of_its_failure_comes_along() -> None:
+    (call,) = ask(isolated(troublesome.know_better))
+
+    told = failure(call)
+    assert told.happened is Happened.NOTHING
+    assert told.retry
+    assert (told.message, told.hint) == ("know_better: the door is locked", "knock")
+
+
+@pytest.mark.parametrize(
+    ("kind", "length", "told"),
+    [(99, 5, "said what cannot be read"), (4, 1 << 40, "sent 1048576 MiB at once")],
+)
+def test_a_process_that_says_what_it_must_not_is_ended(kind: int, length: int, told: str) -> None:
+    (call,) = ask(isolated(troublesome.scribble), kind=kind, length=length)
+
+    assert told in failure(call).message
+    assert failure(call).happened is Happened.UNKNOWN
+
+
+def test_the_current_trace_is_that_of_the_process_too() -> None:
+    span = trace.NonRecordingSpan(
+        trace.SpanContext(0xABC, 0xDEF, is_remote=False, trace_flags=trace.TraceFlags(1))
+    )
+
+    with trace.use_span(span):
+        (call,) = ask(isolated(troublesome.tell_trace))
+
+    assert value(call) == format(0xABC, "032x")
+
+
+def test_a_variable_that_cannot_be_pickled_or_found_stays_behind() -> None:
+    here = contextvars.ContextVar("here", default=1)
+
+    def main() -> tuple[carried.Carried, dict[str, str]]:
+        here.set(2)
+        troublesome.carried.set(lambda: None)  # type: ignore[arg-type]
+        return carried.pack()
+
+    variables, _ = contextvars.copy_context().run(main)
+
+    assert [one for one in variables if one[1] in ("here", "carried")] == []
+    carried.unpack(
+        [("no.such.module", "x", b""), ("laneway.testing.troublesome", "carried", b"")], {}
+    )
+    assert troublesome.carried.get() == "nothing"
+
+
+def test_a_process_that_cannot_be_started_is_a_failure_that_did_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(_: object) -> None:
+        raise OSError("no more processes")
+
+    monkeypatch.setattr(multiprocessing.get_context("forkserver").Process, "start", refuse)
+
+    (call,) = ask(isolated(troublesome.echo))
+
+    assert "no process could be started for it: no more processes" in failure(call).message
+    assert failure(call).happened is Happened.NOTHING
 
 
 def test_a_process_that_hears_of_nothing_is_killed_with_its_group_at_the_limit() -> None:

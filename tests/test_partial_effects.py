@@ -1,6 +1,7 @@
 """A part of the work was done: told, never repeated by itself, and undone once if asked for."""
 
 import asyncio
+import math
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ from laneway.errors import ToolError
 from laneway.facts import CompensationEnded, CompensationStarted, RunAbandoned
 from laneway.ids import RunId
 from laneway.journal.fold import fold
+from laneway.testing.clock import VirtualClock
 from laneway.testing.scripted import Log, Return, Sleep, Stage
 from laneway.testing.theatre import Theatre
 
@@ -346,6 +348,99 @@ def test_a_compensation_has_a_time_limit_and_a_cancel_waits_for_it() -> None:
 
     (ended,) = facts_of(theatre, CompensationEnded)
     assert "did not end within its limit of 5 s" in failure(ended.outcome).message
+
+
+@pytest.mark.parametrize("seconds", [1, math.inf])
+def test_a_compensation_in_a_thread_may_raise_or_give_back_what_is_awaited(seconds: float) -> None:
+    stage = Stage()
+
+    async def later() -> str:
+        return "later"
+
+    def awaited(done: Done) -> Any:
+        return later()
+
+    def raising(done: Done) -> None:
+        raise SystemExit(3)
+
+    one = stage.tool("one", Return("ok"), effect=Effect.WRITE, compensate=awaited)
+    two = stage.tool("two", Return("ok"), effect=Effect.WRITE, compensate=raising)
+    theatre = Theatre(stage, one, two, limits=Limits(call_seconds=seconds))
+
+    async def host(run: Run) -> Any:
+        await run.submit(plan({"id": "a", "tool": "one"}, {"id": "b", "tool": "two"}))
+        return await run.abandon(compensate=True)
+
+    found = theatre.enter(host)
+
+    assert (found.undone, found.failed) == (("t1.1",), ("t1.2",))
+
+
+def test_a_compensation_that_does_not_end_in_its_thread_is_counted_as_stuck() -> None:
+    clock: list[VirtualClock] = []
+    stage = Stage()
+
+    def undo(done: Done) -> None:
+        clock[0].block(10)
+
+    work = stage.tool("work", Return("ok"), effect=Effect.WRITE, compensate=undo)
+
+    async def host(run: Run) -> Any:
+        clock.append(VirtualClock())
+        await run.submit(plan({"id": "a", "tool": "work"}))
+        found = await run.abandon(compensate=True)
+        stuck = run._engine.status().stuck_threads
+        await asyncio.sleep(20)
+        return found, stuck, run._engine.status().stuck_threads
+
+    found, stuck, later = Theatre(stage, work, limits=Limits(call_seconds=2)).enter(host)
+
+    assert found.failed == ("t1.1",)
+    assert (stuck, later) == (1, 0)
+
+
+def test_a_compensation_is_told_the_arguments_that_a_human_made_and_the_secrets_of_a_result() -> (
+    None
+):
+    seen: list[Done] = []
+
+    @tool(effect=Effect.WRITE, approval=True, compensate=seen.append, secret=["return.token"])
+    async def login(user: str) -> dict[str, str]:
+        return {"token": f"very-secret-{user}"}
+
+    async def host(run: Run) -> Any:
+        turn = await run.submit(
+            plan({"id": "a", "tool": "login", "arguments": {"user": "ann"}}), wait=False
+        )
+        await run.approve("a", arguments={"user": "bob"})
+        await turn.wait()
+        return await run.abandon(compensate=True)
+
+    found = Theatre(Stage(), login).enter(host)
+
+    assert found.undone == ("t1.1",)
+    assert seen[0].arguments == {"user": "bob"}
+    assert seen[0].outcome == Success(value={"token": "very-secret-bob"})
+
+
+def test_a_lane_that_is_widened_lets_a_compensation_in() -> None:
+    stage, shop = Stage(), Shop()
+    other = stage.tool("other", Sleep(50), effect=Effect.WRITE, claims=["lane:shop"])
+    theatre = Theatre(stage, other, *shop.tools, limits=Limits(call_seconds=100))
+
+    async def host(run: Run) -> Any:
+        await run.submit(plan({"id": "a", "tool": "order", "arguments": {"item": "x"}}))
+        async with run._engine.run("second") as second:
+            turn = await second.submit(plan({"id": "o", "tool": "other"}), wait=False)
+            undoing = asyncio.ensure_future(run.abandon(compensate=True))
+            await asyncio.sleep(1)
+            run._engine.lanes.resize("shop", 2)
+            found = await undoing
+            assert not turn.ready
+            await second.cancel()
+            return found
+
+    assert theatre.enter(host).undone == ("t1.1",)
 
 
 def test_a_compensation_holds_what_its_call_held() -> None:

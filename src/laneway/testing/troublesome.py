@@ -9,13 +9,17 @@ import contextvars
 import ctypes
 import os
 import signal
+import stat
+import struct
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from typing import Any
 
 from laneway.engine.context import ToolContext
-from laneway.engine.failing import PartialEffect
+from laneway.engine.failing import PartialEffect, ToolFailed
+from laneway.outcomes import Happened
 
 carried: contextvars.ContextVar[str] = contextvars.ContextVar("carried", default="nothing")
 """What `tell_variable` reads."""
@@ -97,6 +101,27 @@ def raise_local() -> None:
 def be_refused() -> None:
     """Raise what is known to have done nothing."""
     raise ConnectionRefusedError(111, "refused")
+
+
+def know_better() -> None:
+    """Raise what says that nothing was done."""
+    raise ToolFailed("the door is locked", happened=Happened.NOTHING, hint="knock", retry=True)
+
+
+def scribble(kind: int = 99, length: int = 5) -> None:
+    """Write into every socket what nobody can read."""
+    for number in range(3, 64):
+        with suppress(OSError):
+            if stat.S_ISSOCK(os.fstat(number).st_mode):
+                os.write(number, struct.pack("!BQ", kind, length) + b"what?")
+    time.sleep(60)
+
+
+def tell_trace() -> str:
+    """Say of which trace it is part."""
+    from opentelemetry import trace  # noqa: PLC0415 - only where somebody traces
+
+    return format(trace.get_current_span().get_span_context().trace_id, "032x")
 
 
 def do_a_part() -> None:
