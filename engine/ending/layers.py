@@ -44,7 +44,7 @@ def limits_of(call: "LiveCall") -> tuple[float, float]:
 def left_in_all(call: "LiveCall") -> float:
     """What is left for attempts and pauses, in seconds; may be negative."""
     _, whole = limits_of(call)
-    return whole if call.worked == 0.0 else whole - call.worked
+    return whole - call.worked
 
 
 def idle_limit(call: "LiveCall") -> float:
@@ -121,7 +121,6 @@ def worked(call: "LiveCall") -> None:
     """Count what an attempt took against what is left in all."""
     if call.began:
         call.worked += max(call.scheduler.services.clock.monotonic() - call.began, 0.0)
-        call.began = 0.0
 
 
 def in_queues(seconds: float) -> Told:
