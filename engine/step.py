@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from laneway.calls import Reason
 from laneway.claims import Claim
+from laneway.engine.ending.layers import watch_queue
 from laneway.engine.failures import (
     APPROVAL_STALE,
     WITHDRAWN,
@@ -21,6 +22,7 @@ from laneway.engine.failures import (
     exception_text,
     found_failed,
     lane_full,
+    owned_up,
     skipped,
     stopped,
 )
@@ -32,7 +34,7 @@ from laneway.engine.nesting import permit
 from laneway.engine.probing import Finding, Found
 from laneway.engine.request_order import Books, queue_together
 from laneway.engine.sealing import outcome_of
-from laneway.engine.services import THREAD, Services
+from laneway.engine.services import PROCESS, THREAD, Services
 from laneway.engine.settling import settlement_note
 from laneway.facts import (
     ApprovalAsked,
@@ -51,7 +53,7 @@ from laneway.ids import ApprovalId
 from laneway.lanes.names import is_alias, is_lane
 from laneway.lanes.priorities import bounded
 from laneway.lanes.requests import Request
-from laneway.outcomes import Code, Failure, Happened, Outcome, succeeded
+from laneway.outcomes import Code, Failure, Happened, Outcome, StoppedBy, succeeded
 from laneway.policies.approvals import approval_id, digest, expiry
 from laneway.policies.grants import Demands
 from laneway.policies.questions import ALLOW, DENY, Decision, Question, Verdict, denied
@@ -328,6 +330,8 @@ class Step:
         final = call.claims if call.claims is not record.claims else ()
         self.facts.append(CallQueued(call=record.id, rule=rule, claims=final, note=call.note))
         self.ask_for_lanes(call)
+        if self.services.queues_limited:
+            watch_queue(call)
 
     def _admitted(self, call: LiveCall, rule: str, gate: Books) -> bool:
         """Set aside what the call will use; say whether it is queued now."""
@@ -396,6 +400,8 @@ class Step:
         if call.tool is not None and call.tool.spec.sync and not self._has_thread(call):
             return
         call.move(RUNNING)
+        if self.services.queues_limited:
+            self.services.deadlines.forget(call)
         scheduler = self.scheduler
         if scheduler.gate is not None:
             scheduler.gate.started(call)
@@ -408,15 +414,23 @@ class Step:
 
     def _has_thread(self, call: LiveCall) -> bool:
         if call.thread is None:
-            call.thread = self.services.lanes.request(THREAD, call)
+            assert call.tool is not None
+            seat = PROCESS if call.tool.spec.isolation == "process" else THREAD
+            call.thread = self.services.lanes.request(seat, call)
         return call.thread.granted
 
     # Endings
 
     def end(
-        self, call: LiveCall, state: State, outcome: Outcome, *, body_stopped: bool = True
+        self,
+        call: LiveCall,
+        state: State,
+        outcome: Outcome,
+        *,
+        body_stopped: bool = True,
+        by: StoppedBy | None = None,
     ) -> None:
-        """Give a call its one outcome, and see what follows."""
+        """Give a call its one outcome, and see what follows; `by` had it stopped, if anybody."""
         turn = call.turn
         was = call.state
         call.move(state)
@@ -426,7 +440,7 @@ class Step:
             turn.active -= 1
             if was is AWAITING_APPROVAL:
                 turn.humans -= 1
-            if was is not QUEUED:
+            if was is not QUEUED or self.services.queues_limited:
                 self.services.deadlines.forget(call)
         if state is UNCERTAIN:
             turn.uncertain += 1
@@ -438,6 +452,7 @@ class Step:
                 outcome=outcome,
                 stopped=body_stopped,
                 rule=call.rule if state is DENIED else "",
+                stopped_by=by,
             )
         )
         self.turns.append(turn)
@@ -477,15 +492,24 @@ class Step:
                 self.landed = _own(self.landed)
                 self.landed.append((follower, call))
 
-    def end_told(self, call: LiveCall, told: Told, *, still_running: bool = False) -> None:
-        """End a started call that was told to stop."""
+    def end_told(
+        self,
+        call: LiveCall,
+        told: Told,
+        *,
+        still_running: bool = False,
+        error: BaseException | None = None,
+    ) -> None:
+        """End a started call that was told to stop; `error` is what its body then raised."""
         failure = stopped(
             told,
             effect=call.record.effect,
             entered=call.entered or call.attempt - call.cleared > 1,
             still_running=still_running,
         )
-        self.end(call, told.state, failure, body_stopped=not still_running)
+        if error is not None:
+            failure = owned_up(failure, error, tool=call.record.tool)
+        self.end(call, told.state, failure, body_stopped=not still_running, by=told.by)
 
     def end_unstarted(self, call: LiveCall, told: Told) -> None:
         """End a call that was told to stop before it was started."""
@@ -496,7 +520,7 @@ class Step:
             still_running=False,
         )
         between = call.state is State.BACKING_OFF
-        self.end(call, told.state if between else State.CANCELLED, failure)
+        self.end(call, told.state if between else State.CANCELLED, failure, by=told.by)
 
     def give_back(self, call: LiveCall) -> None:
         """Free the lanes of a call whose body has stopped, or leave their queues."""
