@@ -51,7 +51,9 @@ from laneway.facts import (
     Setting,
     TaskEnded,
     TaskStarted,
+    TurnAbandoned,
     TurnClosed,
+    TurnStreamed,
     TurnSubmitted,
 )
 from laneway.ids import ApprovalId, CallId, RunId
@@ -83,6 +85,7 @@ RunFact = (
     | TaskStarted
     | TaskEnded
     | GrantRevoked
+    | TurnAbandoned
 )
 
 
@@ -255,6 +258,10 @@ class TurnView:
     edges: tuple[Edge, ...]
     referring: Referring = Referring.KNOWN
     closed: bool = False
+    provisional: bool = False
+    """The model is still writing it; only calls that were started early are in it."""
+    abandoned: bool = False
+    """It was provisional to the end, and is no part of the conversation."""
 
 
 @dataclass(slots=True)
@@ -345,6 +352,8 @@ class RunView:
                 self._submit(fact, row.mono)
             case TurnClosed() as fact:
                 self.turns[fact.turn - 1].closed = True
+            case TurnStreamed() as fact:
+                self._stream(fact, row.mono)
             case CallJoined() as fact:
                 self.calls[fact.call].joined = fact.leader
             case ApprovalAsked() as fact:
@@ -395,7 +404,7 @@ class RunView:
             case _ as never:
                 assert_never(never)
 
-    def _of_the_run(self, fact: RunFact) -> None:  # noqa: C901, PLR0912 - one arm per fact
+    def _of_the_run(self, fact: RunFact) -> None:  # noqa: C901, PLR0912, PLR0915 - one arm per fact
         """Take in what befalls the run as a whole."""
         match fact:
             case RunOpened():
@@ -444,12 +453,38 @@ class RunView:
                 self.tasks[fact.task].outcome = fact.outcome
             case GrantRevoked():
                 self.grants[fact.grant].revoked = fact
+            case TurnAbandoned():
+                turn = self.turns[fact.turn - 1]
+                turn.provisional, turn.abandoned = False, True
             case _ as never:
                 assert_never(never)
 
+    def _stream(self, fact: TurnStreamed, mono: float) -> None:
+        if len(self.turns) < fact.turn:
+            self.turns.append(
+                TurnView(
+                    number=fact.turn,
+                    provider=fact.provider,
+                    message=None,
+                    key="",
+                    calls=[],
+                    edges=(),
+                    referring=fact.referring,
+                    provisional=True,
+                )
+            )
+        for record in fact.calls:
+            call = CallView(record=record, turn=fact.turn, submitted=mono, since=mono)
+            self.calls[record.id] = call
+            self.turns[-1].calls.append(call)
+
     def _submit(self, fact: TurnSubmitted, mono: float) -> None:
+        early: dict[CallId, CallView] = {}
+        if self.turns and self.turns[-1].provisional:
+            early = {call.record.id: call for call in self.turns.pop().calls}
         calls = [
-            CallView(record=record, turn=fact.turn, submitted=mono, since=mono)
+            early.get(record.id)
+            or CallView(record=record, turn=fact.turn, submitted=mono, since=mono)
             for record in fact.calls
         ]
         turn = TurnView(

@@ -40,7 +40,7 @@ _ALL: tuple[_Known, ...] = (
     BedrockStream,
     CohereStream,
     OllamaStream,
-)  # type: ignore[assignment]
+)
 READERS: Mapping[str, _Known] = {reader.name: reader for reader in _ALL}
 """All known formats by name; the first that recognises an event reads the stream."""
 

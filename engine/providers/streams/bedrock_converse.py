@@ -155,7 +155,7 @@ class _Block:
         thought: dict[str, Any] = self._told.setdefault("reasoningContent", {})
         if "redactedContent" in delta:
             thought["redactedContent"] = delta["redactedContent"]
-        told = {key: delta[key] for key in ("text", "signature") if key in delta}
+        told = {key: value for key, value in delta.items() if key in ("text", "signature")}
         if told:
             gather(thought.setdefault("reasoningText", {}), told)
 

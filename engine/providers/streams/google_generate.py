@@ -152,10 +152,8 @@ class _Partial:
     def feed(self, part: dict[str, Any], call: dict[str, Any]) -> None:
         known: dict[str, Any] = self.part.get("functionCall", {})
         gather(self.part, part, ("functionCall",))
-        told = dict(known)
-        for key, value in call.items():
-            if key not in ("partialArgs", "willContinue", "args"):
-                told[key] = value
+        own = ("partialArgs", "willContinue", "args")
+        told = known | {key: value for key, value in call.items() if key not in own}
         arguments = told.get("args", {})
         if call.get("args") is not None:
             given: Any = call["args"]

@@ -236,13 +236,13 @@ class _Call:
             self._add_name(text_in(part, "name", kind))
             if kind == "custom" and self._custom is None:
                 self._custom = Texts()
-            self._add_text(part.get(field), kind)
+            self._add_text(part.get(field))
 
     def _add_name(self, name: str) -> None:
         if name != self.name:  # Else it is sent again with each fragment.
             self.name += name
 
-    def _add_text(self, given: object, kind: str) -> None:
+    def _add_text(self, given: object) -> None:
         if given is None:
             return
         self._whole = None

@@ -34,6 +34,8 @@ class ByteReader:
         self._kind = ""
         self._data: list[str] = []
         self._events = 0
+        self.done = False
+        """`[DONE]` has come: whoever sent it says no more."""
 
     def feed(self, piece: bytes) -> list[dict[str, Any]]:
         """Take in the next bytes; give the events that are complete by them.
@@ -116,7 +118,9 @@ class ByteReader:
     def _dispatch(self) -> list[dict[str, Any]]:
         data, self._data = "\n".join(self._data), []
         kind, self._kind = self._kind, ""
-        if not data.strip() or data.strip() == "[DONE]":
+        if data.strip() == "[DONE]":
+            self.done = True
+        if not data.strip() or self.done:
             return []
         return [self._decoded(data.encode(), kind)]
 

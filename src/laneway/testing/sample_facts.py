@@ -42,7 +42,9 @@ from laneway.facts import (
     Setting,
     TaskEnded,
     TaskStarted,
+    TurnAbandoned,
     TurnClosed,
+    TurnStreamed,
     TurnSubmitted,
 )
 from laneway.ids import ApprovalId, CallId, RunId
@@ -160,6 +162,8 @@ def every_kind_of_fact() -> list[Fact]:
         TaskEnded(task="build", outcome=Success(value=AWKWARD)),
         CallSettled(call=second, outcome=Success(value=None), by="ann"),
         TurnClosed(turn=1),
+        TurnStreamed(turn=2, provider="openai-chat", calls=calls),
+        TurnAbandoned(turn=2, reason="the stream broke off"),
     ]
 
 
