@@ -449,6 +449,7 @@ class Run:
     ) -> Turn:
         recorded = self._recorded(reply, key)
         if recorded is not None:
+            self._submitting = False
             return recorded
         return await self._submit(reply, key, wait=wait, strict=strict, early=early)
 
