@@ -29,6 +29,7 @@ GROUPS: dict[str, tuple[Any, ...]] = {
     "A run and its turns": (
         laneway.Run,
         laneway.Turn,
+        laneway.Stream,
         CallView,
         ApprovalView,
         OpenApproval,

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from laneway import Effect
+from laneway.benchmarks import streams
 from laneway.engine.run import Run
 from laneway.engine.streaming.stream import Stream
 from laneway.engine.turn import Turn
@@ -752,3 +753,15 @@ def test_the_state_of_a_resumed_run_is_that_of_the_live_one() -> None:
     assert [(one.abandoned, one.closed, one.message) for one in folded.turns] == [
         (one.abandoned, one.closed, one.message) for one in live.turns
     ]
+
+
+def test_the_benchmark_of_streams_tells_what_is_saved(capsys: pytest.CaptureFixture[str]) -> None:
+    assert streams.main(["--data", "/nowhere", "--json"]) == 0
+    found = {
+        (one["streams"], one["call_seconds"]): one for one in json.loads(capsys.readouterr().out)
+    }
+
+    assert found["8 calls and text", 3.0]["saved_seconds"] > 2
+    assert all(one["saved_seconds"] >= 0 for one in found.values())
+    assert streams.main(["--data", "/nowhere"]) == 0
+    assert "8 calls and text" in capsys.readouterr().out

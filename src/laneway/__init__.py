@@ -25,6 +25,7 @@ from laneway.engine.reports import StopReport
 from laneway.engine.run import Run
 from laneway.engine.secrets.marks import Secret
 from laneway.engine.services import Limits
+from laneway.engine.streaming.stream import Stream
 from laneway.engine.tools import Bound, Tool, tool
 from laneway.engine.turn import Turn
 from laneway.errors import LanewayError
@@ -70,6 +71,7 @@ __all__ = [
     "Status",
     "StopReason",
     "StopReport",
+    "Stream",
     "Success",
     "Tool",
     "ToolContext",
