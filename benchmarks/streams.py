@@ -1,8 +1,9 @@
-"""What is saved by starting calls while the model still writes: `python -m laneway.benchmarks.streams`.
+"""What is saved by starting calls while the model still writes.
 
-Recorded streams, and made ones of several calls, are replayed at a pace on the virtual clock, once
-to `run.stream` and once read to their end and submitted. The pace and the length of a call are
-assumptions, named in the table; the times that follow from them are exact.
+`python -m laneway.benchmarks.streams`: recorded streams, and made ones of several calls, are
+replayed at a pace on the virtual clock, once to `run.stream` and once read to their end and
+submitted. The pace and the length of a call are assumptions, named in the table; the times that
+follow from them are exact.
 """
 
 import argparse
@@ -57,11 +58,13 @@ def measured(data: Path = DATA) -> Iterator[Saved]:
         for behind, events in (("", 0), (" and text", BEHIND))
         for calls in CALLS
     }
+    one_lane = "8 calls in one lane"
+    kinds[one_lane] = [made(8, 0)]
     if data.exists():
         kinds["recorded"] = recorded(data)
     for name, streams in kinds.items():
         for seconds in CALL_SECONDS:
-            yield _measure(name, streams, seconds)
+            yield _measure(name, streams, seconds, ["lane:look"] if name == one_lane else [])
 
 
 def recorded(data: Path) -> list[list[Event]]:
@@ -105,9 +108,12 @@ def made(calls: int, behind: int) -> list[Event]:
     return [*events, {"type": "message_stop"}]
 
 
-def _measure(name: str, streams: Sequence[Sequence[Event]], seconds: float) -> Saved:
+def _measure(
+    name: str, streams: Sequence[Sequence[Event]], seconds: float, claims: list[str]
+) -> Saved:
     pairs = [
-        (_timed(one, seconds, _read_whole), _timed(one, seconds, _streamed)) for one in streams
+        (_timed(one, seconds, claims, _read_whole), _timed(one, seconds, claims, _streamed))
+        for one in streams
     ]
     saved = [whole - streamed for whole, streamed in pairs]
     return Saved(
@@ -138,7 +144,9 @@ async def _streamed(run: Run, events: Sequence[Event]) -> Turn:
     return await run.stream(_paced(events))
 
 
-def _timed(events: Sequence[Event], seconds: float, host: Callable[..., Any]) -> float:
+def _timed(
+    events: Sequence[Event], seconds: float, claims: list[str], host: Callable[..., Any]
+) -> float:
     """Seconds of virtual time from the first event to the last outcome; all tools only read."""
 
     async def body(**_: Any) -> str:
@@ -147,7 +155,7 @@ def _timed(events: Sequence[Event], seconds: float, host: Callable[..., Any]) ->
 
     tools = [
         Tool.from_schema(
-            body, name=name, description=name, schema={}, effect=Effect.READ, claims=[]
+            body, name=name, description=name, schema={}, effect=Effect.READ, claims=claims
         )
         for name in dict.fromkeys(_calls(events))
     ]
@@ -176,10 +184,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"an event each {EVENT_SECONDS * 1000:g} ms; seconds of virtual time, medians\n"
     )
     heads = ("streams", "n", "a call", "whole", "streamed", "saved", "at most")
-    sys.stdout.write("{:<18}{:>4}{:>8}{:>8}{:>10}{:>8}{:>9}\n".format(*heads))
+    sys.stdout.write("{:<20}{:>4}{:>8}{:>8}{:>10}{:>8}{:>9}\n".format(*heads))
     for one in found:
         sys.stdout.write(
-            f"{one.streams:<18}{one.count:>4}{one.call_seconds:>8.2f}{one.whole_seconds:>8.2f}"
+            f"{one.streams:<20}{one.count:>4}{one.call_seconds:>8.2f}{one.whole_seconds:>8.2f}"
             f"{one.streamed_seconds:>10.2f}{one.saved_seconds:>8.2f}{one.saved_most_seconds:>9.2f}\n"
         )
     return 0

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 import pytest
@@ -85,7 +85,7 @@ def theatre(stage: Stage, **options: Any) -> Theatre:
         stage.tool("read", Sleep(5), Return("{path}"), claims=["read file:{path}"]),
         stage.tool("look", Return("seen")),
         stage.tool("slow", Sleep(100), Return("late")),
-        stage.tool("bad", Raise("ValueError(no)")),
+        stage.tool("bad", Raise(ValueError("no"))),
         stage.tool(
             "write", Sleep(1), Return("ok"), effect=Effect.WRITE, claims=["write file:{path}"]
         ),
@@ -93,6 +93,10 @@ def theatre(stage: Stage, **options: Any) -> Theatre:
         stage.tool("peek", Return("peeked"), approval=True),
         **options,
     )
+
+
+def streams_of(source: object) -> Callable[[Run], Awaitable[Turn]]:
+    return lambda run: awaited(run.stream(source))
 
 
 async def awaited(stream: Stream) -> Turn:
@@ -349,8 +353,7 @@ def test_lists_and_generators_of_events_and_bytes_are_streams_too() -> None:
     wire = "".join(f"event: {one['type']}\ndata: {json.dumps(one)}\n\n" for one in events)
 
     for source in (events, tuple(events), wire, wire.encode(), [wire[:50], wire[50:]]):
-        turn = theatre(stage).enter(lambda run, source=source: awaited(run.stream(source)))
-        assert values(turn) == {"a": "seen"}
+        assert values(theatre(stage).enter(streams_of(source))) == {"a": "seen"}
 
 
 def test_an_iterator_that_blocks_is_waited_for_in_a_thread() -> None:
@@ -413,7 +416,7 @@ def test_a_broken_stream_leaves_no_turn_and_cancels_what_it_began() -> None:
         return run.history(), list(run.turns)
 
     assert played.enter(host) == ([], [])
-    ended = {fact.call: fact for fact in played.kept(CallEnded)}
+    ended = {str(fact.call): fact for fact in played.kept(CallEnded)}
     assert ended["t1.1"].state is State.CANCELLED
     outcome = ended["t1.1"].outcome
     assert isinstance(outcome, Failure)

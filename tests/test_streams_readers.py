@@ -259,7 +259,7 @@ def test_the_items_of_a_response_stand_in_where_the_last_event_has_no_output() -
     item = {"type": "function_call", "id": "f", "call_id": "c", "name": "f", "arguments": ""}
     reader = reader_named("openai-responses")
     seen: list[int] = []
-    for event in [
+    events: list[Event] = [
         {"type": "response.created", "response": {"id": "r"}},
         {"type": "response.output_item.added", "output_index": 0, "item": item},
         {"type": "response.function_call_arguments.delta", "output_index": 0, "delta": '{"a":'},
@@ -272,7 +272,8 @@ def test_the_items_of_a_response_stand_in_where_the_last_event_has_no_output() -
         {"type": "response.custom_tool_call_input.delta", "item_id": "q", "delta": "SEL"},
         {"type": "response.custom_tool_call_input.done", "item_id": "q", "input": "SELECT"},
         {"type": "response.completed", "response": {"status": "completed"}},
-    ]:
+    ]
+    for event in events:
         reader.feed(event)
         seen.append(reader.complete)
 
@@ -340,13 +341,14 @@ def test_a_second_message_behind_an_ended_one_is_refused(name: str) -> None:
 
 
 def test_a_second_start_behind_an_ended_message_is_refused() -> None:
-    for name, start in {
+    starts: dict[str, Event] = {
         "openai-responses": {"type": "response.completed"},
         "anthropic-messages": {"type": "message_start"},
         "google-interactions": {"event_type": "interaction.created"},
         "bedrock-converse": {"messageStart": {}},
         "cohere-v2": {"type": "message-start"},
-    }.items():
+    }
+    for name, start in starts.items():
         with pytest.raises(PayloadError, match="another message"):
             fed(name, [*ENDED[name][0], start])
 
@@ -401,7 +403,7 @@ def test_a_function_call_of_an_interaction_is_complete_when_its_step_has_stopped
     step = {"type": "function_call", "id": "c", "name": "f"}
     reader = reader_named("google-interactions")
     seen: list[int] = []
-    for event in [
+    events: list[Event] = [
         {"event_type": "interaction.created", "interaction": {"id": "i"}},
         {"event_type": "step.start", "index": 0, "step": step},
         {"event_type": "step.delta", "index": 0, "delta": {"arguments": '{"a":'}},
@@ -411,7 +413,8 @@ def test_a_function_call_of_an_interaction_is_complete_when_its_step_has_stopped
         {"event_type": "step.delta", "delta": {"arguments": {"b": 2}}},
         {"event_type": "step.stop"},
         {"event_type": "odd"},
-    ]:
+    ]
+    for event in events:
         reader.feed(event)
         seen.append(reader.complete)
 
@@ -633,11 +636,11 @@ values = st.recursive(
     ),
     max_leaves=12,
 )
-events = st.dictionaries(st.sampled_from(WORDS), values, max_size=5)
+any_events = st.dictionaries(st.sampled_from(WORDS), values, max_size=5)
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.sampled_from(sorted(READERS)), st.lists(events, max_size=8))
+@given(st.sampled_from(sorted(READERS)), st.lists(any_events, max_size=8))
 def test_whatever_events_come_only_our_own_errors_do(name: str, given_events: list[Event]) -> None:
     reader = reader_named(name)
     try:

@@ -6,8 +6,8 @@ blocks is waited for in a thread, so that calls run meanwhile.
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any, TypeAlias
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeAlias, TypeGuard
 
 from laneway.engine.kinds import is_object
 from laneway.engine.providers.payload import described, opened
@@ -57,7 +57,7 @@ class Source:
     def _decoded(self, piece: object) -> list[tuple[object, dict[str, Any]]]:
         if isinstance(piece, str):
             piece = piece.encode("utf-8", "surrogatepass")
-        if isinstance(piece, bytes | bytearray | memoryview):
+        if isinstance(piece, bytes | bytearray):
             self._bytes = self._bytes or ByteReader()
             return [(event, event) for event in self._bytes.feed(bytes(piece))]
         event = _event(piece)
@@ -79,7 +79,7 @@ def _event(piece: object) -> object:
 
 
 def _pieces(events: object) -> Pieces:
-    if hasattr(events, "__aiter__"):
+    if _is_async(events):
         return aiter(events)
     if inspect.isawaitable(events):
         if inspect.iscoroutine(events):
@@ -89,9 +89,9 @@ def _pieces(events: object) -> Pieces:
         )
     if isinstance(events, bytes | bytearray | str):
         return _of_list([events])
-    if isinstance(events, list | tuple):
-        return _of_list(events)  # pyright: ignore[reportUnknownArgumentType]
-    if hasattr(events, "__iter__") and not is_object(events):
+    if _is_array(events):
+        return _of_list(events)
+    if not is_object(events) and _is_iterable(events):
         return _in_thread(iter(events))
     raise PayloadError(
         "stream",
@@ -100,7 +100,19 @@ def _pieces(events: object) -> Pieces:
     )
 
 
-async def _of_list(events: "list[Any] | tuple[Any, ...]") -> Pieces:
+def _is_async(value: object) -> TypeGuard[AsyncIterable[object]]:
+    return isinstance(value, AsyncIterable)
+
+
+def _is_array(value: object) -> TypeGuard[Sequence[object]]:
+    return isinstance(value, list | tuple)
+
+
+def _is_iterable(value: object) -> TypeGuard[Iterable[object]]:
+    return isinstance(value, Iterable)
+
+
+async def _of_list(events: Sequence[object]) -> Pieces:
     for event in events:
         yield event
         await asyncio.sleep(0)

@@ -55,7 +55,7 @@ class Stream:
         self._reader: StreamReader | None = None if provider is None else reader_named(provider)
         self._starts_early = starts_early
         self._early: Early | None = None
-        self._events: deque[tuple[object, str]] = deque()
+        self._events: deque[tuple[Any, str]] = deque()
         self._count = 0
         self._looked = 0
         self._superseded = 0
@@ -105,7 +105,7 @@ class Stream:
         """Iterate over the events."""
         return self
 
-    async def __anext__(self) -> object:
+    async def __anext__(self) -> Any:
         """Give the next event as it came: the SDK's object, the dict, or what bytes held.
 
         Raises:
