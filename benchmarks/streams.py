@@ -93,7 +93,7 @@ def made(calls: int, behind: int) -> list[Event]:
     """A message of Anthropic's form: calls of ten events each, and a text behind them."""
     events: list[Event] = [{"type": "message_start", "message": {"id": "m", "content": []}}]
     for at in range(calls):
-        block = {"type": "tool_use", "id": f"c{at}", "name": "look", "input": {}}
+        block: Event = {"type": "tool_use", "id": f"c{at}", "name": "look", "input": {}}
         events.append({"type": "content_block_start", "index": at, "content_block": block})
         for piece in ('{"n": "', *("x" * 7), f'{at}"}}'):
             delta = {"type": "input_json_delta", "partial_json": piece}

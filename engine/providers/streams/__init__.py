@@ -6,7 +6,7 @@ complete. A new format is one file and one line in `READERS`.
 """
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import TypeAlias
 
 from laneway.engine.providers.payload import described
 from laneway.engine.providers.streams.anthropic_messages import AnthropicStream
@@ -23,14 +23,16 @@ from laneway.errors import PayloadError
 __all__ = ["READERS", "StreamReader", "reader_for", "reader_named"]
 
 
-class _Known(Protocol):
-    name: str
-
-    def __call__(self) -> StreamReader: ...
-
-    def recognises(self, event: Event, /) -> bool: ...
-
-
+_Known: TypeAlias = (
+    type[AnthropicStream]
+    | type[ResponsesStream]
+    | type[OpenAIChatStream]
+    | type[GoogleStream]
+    | type[InteractionsStream]
+    | type[BedrockStream]
+    | type[CohereStream]
+    | type[OllamaStream]
+)
 _ALL: tuple[_Known, ...] = (
     AnthropicStream,
     ResponsesStream,
