@@ -46,7 +46,9 @@ from laneway.facts import (
     RunTaken,
     TaskEnded,
     TaskStarted,
+    TurnAbandoned,
     TurnClosed,
+    TurnStreamed,
     TurnSubmitted,
 )
 from laneway.ids import ApprovalId, CallId, RunId
@@ -135,6 +137,13 @@ def eventful() -> list[Fact]:
         RunStopped(reason=StopReason.NEEDS_USER_INPUT, detail="Which one?"),
         RunReopened(through="say"),
         LevelEntered(run=RunId("r/t2.1/1"), agent="critic"),
+        TurnStreamed(turn=3, provider="plan", calls=asked_for(3, CallId("t3.1")).calls),
+        CallQueued(call=CallId("t3.1"), rule="default"),
+        asked_for(3, CallId("t3.1"), CallId("t3.2")),
+        TurnStreamed(turn=4, provider="plan", calls=asked_for(4, CallId("t4.1")).calls),
+        TurnStreamed(turn=4, provider="plan", calls=asked_for(4, CallId("t4.2")).calls),
+        TurnAbandoned(turn=4, reason="the stream broke off"),
+        asked_for(5, CallId("t5.1")),
     ]
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from laneway import Effect
 from laneway.benchmarks import streams
+from laneway.engine.reexecution import reexecute
 from laneway.engine.run import Run
 from laneway.engine.streaming.stream import Stream
 from laneway.engine.turn import Turn
@@ -756,6 +757,14 @@ def test_the_state_of_a_resumed_run_is_that_of_the_live_one() -> None:
     assert [(one.abandoned, one.closed, one.message) for one in folded.turns] == [
         (one.abandoned, one.closed, one.message) for one in live.turns
     ]
+
+
+def test_a_run_with_early_calls_is_not_re_executed_and_says_why() -> None:
+    played = theatre(Stage())
+    played.enter(lambda run: awaited(run.stream(paced(message(call("a", "look"), text("."))))))
+
+    with pytest.raises(UsageError, match="cannot be re-executed"):
+        asyncio.run(reexecute(played.journal.facts[RunId("r")], tools=[]))
 
 
 def test_the_benchmark_of_streams_tells_what_is_saved(capsys: pytest.CaptureFixture[str]) -> None:
