@@ -43,6 +43,7 @@ GROUPS: dict[str, tuple[Any, ...]] = {
         laneway.Run,
         laneway.Turn,
         laneway.Abandoned,
+        laneway.Stream,
         CallView,
         ApprovalView,
         OpenApproval,

@@ -44,7 +44,7 @@ SLICE = 500
 class Admission:
     """A turn on its way in."""
 
-    __slots__ = ("faults", "graph", "nodes", "opening", "turn")
+    __slots__ = ("faults", "graph", "nodes", "opening", "skips", "turn")
 
     def __init__(self, turn: LiveTurn) -> None:
         """Start with an empty turn."""
@@ -54,6 +54,8 @@ class Admission:
         self.graph: CallGraph
         self.opening: TurnSubmitted
         self.nodes: list[Node] = []
+        self.skips: list[tuple[LiveCall, LiveCall]] = []
+        """Calls that need one that was started early and has failed since, with that one."""
 
     def take(self, taken: Taken) -> None:
         """Put a call into the turn."""
@@ -89,9 +91,7 @@ async def admit(reply: Reply, number: int, scheduler: "Scheduler", *, key: str =
         admission.take(taken)
         if isinstance(taken.call.tool, PlanTool) and taken.failure is None:
             await _open(admission, asked)
-    if any(_alone(call) for call in turn.calls):
-        _meet_in_run(admission.nodes, turn.calls, scheduler.log.view.run)
-    graph = admission.graph = analyse(admission.nodes, scheduler.earlier)
+    graph = admission.graph = drawn(admission.nodes, turn.calls, scheduler)
     _wire(turn, graph)
     for at, failure in graph.faults.items():
         admission.faults.setdefault(at, Ended(State.FAILED, failure))
@@ -109,6 +109,13 @@ async def admit(reply: Reply, number: int, scheduler: "Scheduler", *, key: str =
         referring=reply.referring,
     )
     return admission
+
+
+def drawn(nodes: list[Node], calls: Sequence[LiveCall], scheduler: "Scheduler") -> CallGraph:
+    """Draw the graph of a turn; nodes are changed where one of its calls has the run alone."""
+    if any(_alone(call) for call in calls):
+        _meet_in_run(nodes, calls, scheduler.log.view.run)
+    return analyse(nodes, scheduler.earlier)
 
 
 def known_names(reply: Reply, scheduler: "Scheduler") -> Collection[str]:

@@ -173,6 +173,7 @@ class LiveTurn:
         "closing",
         "context",
         "due",
+        "ended_early",
         "humans",
         "left_seconds",
         "limit_seconds",
@@ -181,6 +182,7 @@ class LiveTurn:
         "open",
         "parked",
         "probing",
+        "provisional",
         "quiet",
         "referring",
         "rests",
@@ -225,6 +227,10 @@ class LiveTurn:
         self.admitting = True
         self.parked = False
         """An earlier driver left it and nobody has resumed it: decided things wait for that."""
+        self.provisional = False
+        """The model is still writing the answer; some of its calls were started early."""
+        self.ended_early = 0
+        """How many of those had ended when the answer had."""
         self.closed = False
         self.withdrawn = False
         """The host closes the turn: no human is asked any more."""

@@ -20,6 +20,7 @@ from laneway.engine.live import LiveCall, LivePlan, LiveTurn
 from laneway.engine.planning import PlanTool, plan_tool
 from laneway.engine.sealing import LOST
 from laneway.engine.secrets.marks import holds_mark
+from laneway.engine.streaming.left import given_up, half_written
 from laneway.engine.tool import Tool
 from laneway.engine.tools import Toolset
 from laneway.facts import AttemptEnded, CallEnded, Fact, HolderStopped
@@ -45,10 +46,11 @@ def found_out(
         tools: that the new driver has, if it is to go on; what they declare by now counts, too.
     """
     facts: list[Fact] = []
+    unfinished = half_written(view)
     for call in view.calls.values():
         if call.stuck and call.id not in held:
             facts.append(HolderStopped(call=call.id, late=DIED))
-        if call.state is not State.RUNNING:
+        if call.state is not State.RUNNING or call.turn == unfinished:
             continue
         record = call.record
         safe = is_safe(record if tools is None else as_declared(record, tools.get(record.tool)))
@@ -60,7 +62,9 @@ def found_out(
             facts.append(
                 CallEnded(call=call.id, state=State.UNCERTAIN, outcome=failure, stopped=stopped)
             )
-    if view.lossy and view.open_turn is not None:
+    if unfinished:
+        facts += given_up(view.turns[unfinished - 1], held)
+    elif view.lossy and view.open_turn is not None:
         facts += _given_up(view.open_turn)
     return facts
 

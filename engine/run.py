@@ -54,6 +54,9 @@ from laneway.engine.stopping import (
     reopening,
     see_that_named,
 )
+from laneway.engine.streaming.early import Early
+from laneway.engine.streaming.source import Source
+from laneway.engine.streaming.stream import Door, Stream
 from laneway.engine.tally import settlements
 from laneway.engine.turn import Turn, asked_for, conversation, open_names
 from laneway.errors import (
@@ -271,14 +274,16 @@ class Run:
 
     @property
     def turns(self) -> Sequence[Turn]:
-        """All turns, the first first."""
-        return [Turn(self, view) for view in self.view.turns]
+        """All turns, the first first; not one whose answer is being written, or never ended."""
+        views = self.view.turns
+        return [Turn(self, one) for one in views if not (one.provisional or one.abandoned)]
 
     @property
     def open_turn(self) -> Turn | None:
         """The turn that a crash left, or one that still goes on."""
         view = self.view.open_turn
-        return None if view is None else Turn(self, view)
+        gone = view is None or view.provisional or view.abandoned
+        return None if view is None or gone else Turn(self, view)
 
     @property
     def approvals(self) -> Sequence[OpenApproval]:
@@ -367,13 +372,26 @@ class Run:
             return recorded
         scheduler = self._live
         self._refuse_second()
+        scheduler.refusal = None
+        return await self._submit(parsed, key, wait=wait, strict=strict)
+
+    async def _submit(
+        self, parsed: Reply, key: str, *, wait: bool, strict: bool, early: Early | None = None
+    ) -> Turn:
+        scheduler = self._live
         scheduler.let_interrupt_out()
         self._submitting = True
-        scheduler.refusal = None
-        try:
+
+        async def admitted() -> admission.Admission:
             if self.view.turns:
                 remember(self.view.turns[-1], scheduler)
-            coming = await admission.admit(parsed, len(self.view.turns) + 1, scheduler, key=key)
+            number = len(self.view.turns) + 1 if early is None else early.number
+            return await admission.admit(parsed, number, scheduler, key=key)
+
+        try:
+            coming = await admitted()
+            if early is not None:
+                coming = await early.become(coming, admitted)
             if strict and coming.faults:
                 raise PlanError(fault_lines(coming))
             charge = Charge(account_of(scheduler), coming, parsed)
@@ -412,6 +430,79 @@ class Run:
             max_output_tokens=max_output_tokens,
         )
 
+    def stream(
+        self,
+        events: object,
+        *,
+        provider: str | None = None,
+        key: str = "",
+        wait: bool = True,
+        strict: bool = False,
+    ) -> Stream:
+        """Run the calls of an answer that the model is still writing.
+
+        Pure and read calls start as soon as their arguments are complete, the others when the
+        message has ended well (docs/streaming.md):
+
+            turn = await run.stream(events)
+
+            async with run.stream(events) as stream:
+                async for event in stream: ...  # or: async for said in stream.text()
+                turn = await stream.turn()
+
+        Args:
+            events: an async iterable, or an iterable, of the bytes of the answer in any cut, of
+                decoded events, or of the SDK's objects.
+            provider: the name of the wire format; told from the first event if absent.
+            key: as for `submit`.
+            wait: as for `submit`, from the end of the message on.
+            strict: as for `submit`; nothing starts early.
+
+        Raises:
+            PayloadError: it is no stream, or no stream of the format is read.
+        """
+        key = whole_text(key)
+        return Stream(
+            Source(events),
+            Door(
+                open=self._open_stream,
+                close=self._close_stream,
+                early=self._early,
+                recorded=lambda reply: self._recorded(reply, key) is not None,
+                submit=lambda reply, early: self._end_stream(
+                    reply, key, early, wait=wait, strict=strict
+                ),
+                uncut=lambda work: uncancelled(asyncio.ensure_future(work)),
+            ),
+            provider=provider,
+            starts_early=not strict,
+        )
+
+    def _open_stream(self) -> None:
+        scheduler = self._live
+        self._refuse_second()
+        scheduler.let_interrupt_out()
+        scheduler.refusal = None
+        self._submitting = True
+
+    def _close_stream(self) -> None:
+        self._submitting = False
+
+    def _early(self) -> Early:
+        scheduler = self._live
+        if self.view.turns:
+            remember(self.view.turns[-1], scheduler)
+        return Early(scheduler, len(self.view.turns) + 1)
+
+    async def _end_stream(
+        self, reply: Reply, key: str, early: Early, *, wait: bool, strict: bool
+    ) -> Turn:
+        recorded = self._recorded(reply, key)
+        if recorded is not None:
+            self._submitting = False
+            return recorded
+        return await self._submit(reply, key, wait=wait, strict=strict, early=early)
+
     async def finish(self) -> Turn | None:
         """Let the open turn go on, wait for it, and make its outcomes final.
 
@@ -419,7 +510,7 @@ class Run:
             The turn; None if there is no open one.
         """
         turn = self._live.turn
-        if turn is None or turn.closed:
+        if turn is None or turn.closed or turn.provisional:
             return None
         return await self._finish(turn)
 
@@ -887,7 +978,9 @@ async def uncancelled(task: "asyncio.Future[Any]") -> None:
 
 
 def remember(turn: TurnView, scheduler: Scheduler) -> None:
-    """Let later turns refer to the calls of a closed one."""
+    """Let later turns refer to the calls of a closed one, if the model has ever seen it."""
+    if turn.abandoned:
+        return
     for call in asked_for(turn):
         scheduler.earlier[call.record.provider_id] = call
 

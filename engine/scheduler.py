@@ -37,7 +37,7 @@ from laneway.errors import (
     LanewayError,
     ShuttingDownError,
 )
-from laneway.facts import ApprovalAnswered
+from laneway.facts import ApprovalAnswered, TurnAbandoned, TurnStreamed
 from laneway.journal.fold import CallView
 from laneway.journal.writer import RunLog
 from laneway.lanes.requests import Request
@@ -140,7 +140,8 @@ class Scheduler:
 
     async def _admit(self, admission: Admission) -> None:  # noqa: C901 - slice by slice, to its end
         turn = self.turn = admission.turn
-        turn.open = len(turn.calls)
+        turn.open = len(turn.calls) - turn.ended_early
+        turn.provisional = False
         refusal = self._nest(turn) or self.refusal
         self._limit(turn)
         step = Step(self)
@@ -148,8 +149,9 @@ class Scheduler:
         try:
             refuse_all(self.place, turn, step)
             for at, ended in admission.faults.items():
-                if turn.calls[at].outcome is None:
+                if turn.calls[at].state is State.PENDING:
                     step.end(turn.calls[at], ended.state, ended.outcome)
+            step.skips = [*step.skips, *admission.skips]
             step.drain()
             turn.seats = seats_of(turn, self.services)
             if self.gate is not None and not (self._begins_nothing or refusal):
@@ -173,6 +175,41 @@ class Scheduler:
             self.post(step)
             if refusal is not None:
                 self.cancel(turn.calls, refusal)
+
+    def begin(self, turn: LiveTurn) -> Told | None:
+        """Make a turn the run's own while its answer is still being written.
+
+        Returns:
+            Why nothing of it may begin.
+        """
+        refusal = self._nest(turn)
+        if refusal is not None:
+            turn.closed = True
+            return refusal
+        self.turn = turn
+        turn.provisional = True
+        self._limit(turn)
+        return None
+
+    def start_early(self, calls: Sequence[LiveCall], announced: TurnStreamed) -> None:
+        """Start calls of an answer that is still being written; the fact goes down with them."""
+        self._happens(lambda calls: self._start_early(calls, announced), calls)
+
+    def _start_early(self, calls: Sequence[LiveCall], announced: TurnStreamed) -> None:
+        step = Step(self)
+        step.facts.append(announced)
+        for call in calls:
+            step.consider(call)
+        self.post(step)
+
+    def abandon(self, turn: LiveTurn, told: Told) -> None:
+        """An answer never ended well: stop what was started of it; nothing of it counts."""
+        turn.admitting = turn.provisional = False
+        step = Step(self)
+        step.facts.append(TurnAbandoned(turn=turn.number, reason=told.message))
+        step.turns.append(turn)
+        self.post(step)
+        self.cancel(turn.calls, told)
 
     @property
     def _begins_nothing(self) -> bool:
@@ -557,7 +594,7 @@ class Scheduler:
             if turn is not None:
                 self._rest_or_go_on(turn)
             if self.services.relaxed:
-                self._start_early(step)
+                self._start_unwritten(step)
             for turn in step.turns:
                 turn.seq = self.log.seq + len(step.facts)
             if step.starts or step.turns or step.probes or step.asks:
@@ -570,7 +607,7 @@ class Scheduler:
         if self.stop_due:
             carry_out(self)
 
-    def _start_early(self, step: Step) -> None:
+    def _start_unwritten(self, step: Step) -> None:
         """In the weaker mode, what changes nothing is entered before its start is durable."""
         early = [call for call in step.starts if call.harmless]
         step.starts = [call for call in step.starts if not call.harmless]

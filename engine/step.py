@@ -718,8 +718,8 @@ class Step:
                 self.facts.append(TurnClosed(turn=turn.number))
 
 
-_NONE: list[Any] = []
-"""Stands for lists that most steps have nothing for; never changed."""
+_NONE: Any = ()
+"""Stands for the lists that most steps have nothing for."""
 
 
 def _own(items: list[T]) -> list[T]:

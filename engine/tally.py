@@ -33,7 +33,8 @@ def used(view: RunView, limit: Limit) -> tuple[int, int]:
     """How much of a budget a run has settled, and has set aside; the clock apart."""
     match limit.unit:
         case Unit.MODEL_TURNS:
-            return sum(is_model_turn(turn.referring, turn.refused) for turn in view.turns), 0
+            taken_in = (turn for turn in view.turns if not (turn.provisional or turn.abandoned))
+            return sum(is_model_turn(turn.referring, turn.refused) for turn in taken_in), 0
         case Unit.TOKENS:
             told = (turn.usage for turn in view.turns if turn.usage is not None)
             settled = sum(usage.input_tokens + usage.output_tokens for usage in told)

@@ -44,7 +44,9 @@ from laneway.facts import (
     RunTaken,
     TaskEnded,
     TaskStarted,
+    TurnAbandoned,
     TurnClosed,
+    TurnStreamed,
     TurnSubmitted,
 )
 from laneway.ids import RunId
@@ -105,7 +107,12 @@ def kind(fact: Fact) -> str:
 
 def _stream(fact: Fact) -> Stream:  # noqa: PLR0911 - one arm a kind of thing
     match fact:
-        case TurnSubmitted(turn=turn) | TurnClosed(turn=turn):
+        case (
+            TurnSubmitted(turn=turn)
+            | TurnClosed(turn=turn)
+            | TurnStreamed(turn=turn)
+            | TurnAbandoned(turn=turn)
+        ):
             return "turn", str(turn)
         case TaskStarted(task=task) | TaskEnded(task=task):
             return "task", task

@@ -55,7 +55,9 @@ from laneway.facts import (
     Setting,
     TaskEnded,
     TaskStarted,
+    TurnAbandoned,
     TurnClosed,
+    TurnStreamed,
     TurnSubmitted,
     Usage,
 )
@@ -92,6 +94,7 @@ RunFact = (
     | TaskEnded
     | GrantRevoked
     | RunAbandoned
+    | TurnAbandoned
 )
 
 
@@ -275,6 +278,10 @@ class TurnView:
     usage: Usage | None = None
     refused: str = ""
     """The budget that had no room for it: nothing of it ran."""
+    provisional: bool = False
+    """The model is still writing it; only calls that were started early are in it."""
+    abandoned: bool = False
+    """It was provisional to the end, and is no part of the conversation."""
 
 
 @dataclass(slots=True)
@@ -380,6 +387,8 @@ class RunView:
                 self._submit(fact, row.mono)
             case TurnClosed() as fact:
                 self.turns[fact.turn - 1].closed = True
+            case TurnStreamed() as fact:
+                self._stream(fact, row.mono)
             case CallJoined() as fact:
                 self.calls[fact.call].joined = fact.leader
             case ApprovalAsked() as fact:
@@ -481,6 +490,9 @@ class RunView:
                 self.tasks[fact.task].outcome = fact.outcome
             case GrantRevoked():
                 self.grants[fact.grant].revoked = fact
+            case TurnAbandoned():
+                turn = self.turns[fact.turn - 1]
+                turn.provisional, turn.abandoned = False, True
             case _ as never:
                 assert_never(never)
 
@@ -501,9 +513,32 @@ class RunView:
             case BudgetNeared():
                 self.neared[fact.budget] = fact.percent
 
+    def _stream(self, fact: TurnStreamed, mono: float) -> None:
+        if len(self.turns) < fact.turn:
+            self.turns.append(
+                TurnView(
+                    number=fact.turn,
+                    provider=fact.provider,
+                    message=None,
+                    key="",
+                    calls=[],
+                    edges=(),
+                    referring=fact.referring,
+                    provisional=True,
+                )
+            )
+        for record in fact.calls:
+            call = CallView(record=record, turn=fact.turn, submitted=mono, since=mono)
+            self.calls[record.id] = call
+            self.turns[-1].calls.append(call)
+
     def _submit(self, fact: TurnSubmitted, mono: float) -> None:
+        early: dict[CallId, CallView] = {}
+        if self.turns and self.turns[-1].provisional:
+            early = {call.record.id: call for call in self.turns.pop().calls}
         calls = [
-            CallView(record=record, turn=fact.turn, submitted=mono, since=mono)
+            early.get(record.id)
+            or CallView(record=record, turn=fact.turn, submitted=mono, since=mono)
             for record in fact.calls
         ]
         turn = TurnView(

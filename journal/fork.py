@@ -33,6 +33,7 @@ from laneway.facts import (
     RunForked,
     RunOpened,
     TaskStarted,
+    TurnStreamed,
     TurnSubmitted,
 )
 from laneway.ids import ApprovalId, CallId, RunId, is_own
@@ -230,6 +231,8 @@ def copied_fact(fact: Fact, source: str, new: str) -> Fact:
             return replace(fact, leader=_renamed(leader, source, new))
         case CallQueued(claims=claims):
             return replace(fact, claims=_claims(claims, source, new)) if claims else fact
+        case TurnStreamed(calls=calls):
+            return replace(fact, calls=tuple(_record(call, source, new) for call in calls))
         case TurnSubmitted(calls=calls, edges=edges):
             return replace(
                 fact,

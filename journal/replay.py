@@ -21,6 +21,7 @@ from laneway.facts import (
     RunForked,
     RunOpened,
     RunTaken,
+    TurnStreamed,
     TurnSubmitted,
 )
 from laneway.ids import CallId, RunId
@@ -217,7 +218,7 @@ def stepped(view: RunView, row: Row, elapsed_seconds: float) -> Step:
 
 def calls_of(fact: Fact) -> tuple[CallId, ...]:
     """The calls that a fact is about."""
-    if isinstance(fact, TurnSubmitted):
+    if isinstance(fact, (TurnSubmitted, TurnStreamed)):
         return tuple(call.id for call in fact.calls)
     call: CallId | None = getattr(fact, "call", None)
     return () if call is None else (call,)
@@ -236,7 +237,8 @@ def copied(view: RunView) -> RunView:
         for name, one in view.budgets.items()
     }
     made = {id(one): budgets[name] for name, one in view.budgets.items()}
-    new_turns = iter(turns)
+    # One that is still being written, or was abandoned, is not in the conversation.
+    new_turns = (turn for turn in turns if not (turn.provisional or turn.abandoned))
     return replace(
         view,
         turns=turns,

@@ -31,6 +31,7 @@ from laneway.facts import (
     RunOpened,
     RunTaken,
     TurnClosed,
+    TurnStreamed,
     TurnSubmitted,
 )
 from laneway.ids import ApprovalId, CallId, RunId
@@ -172,7 +173,7 @@ class Timeline:
         if course is not None and course.view.state is not before:
             _turn_over(course, moment)
         match fact:
-            case TurnSubmitted():
+            case TurnSubmitted() | TurnStreamed():
                 self._submit(fact, moment)
             case TurnClosed():
                 self.turns[fact.turn - 1].closed = moment
@@ -203,9 +204,12 @@ class Timeline:
             case _ as seldom:
                 _note_seldom(course, seldom, moment)
 
-    def _submit(self, fact: TurnSubmitted, moment: Moment) -> None:
-        self.turns.append(TurnTime(moment))
+    def _submit(self, fact: TurnSubmitted | TurnStreamed, moment: Moment) -> None:
+        if len(self.turns) < fact.turn:
+            self.turns.append(TurnTime(moment))
         for record in fact.calls:
+            if record.id in self.courses:
+                continue  # It was started while the model still wrote the answer.
             view = self.view.calls[record.id]
             self.courses[record.id] = Course(view, [Period(State.PENDING, moment)])
 

@@ -50,7 +50,9 @@ from laneway.facts import (
     RunTaken,
     TaskEnded,
     TaskStarted,
+    TurnAbandoned,
     TurnClosed,
+    TurnStreamed,
     TurnSubmitted,
 )
 from laneway.ids import ApprovalId, CallId, RunId
@@ -143,6 +145,13 @@ def eventful() -> list[Fact]:
         RunAbandoned(by="ann", reason="enough"),
         CompensationStarted(call=ONE),
         CompensationEnded(call=ONE, outcome=Success(value=None)),
+        TurnStreamed(turn=3, provider="plan", calls=asked_for(3, CallId("t3.1")).calls),
+        CallQueued(call=CallId("t3.1"), rule="default"),
+        asked_for(3, CallId("t3.1"), CallId("t3.2")),
+        TurnStreamed(turn=4, provider="plan", calls=asked_for(4, CallId("t4.1")).calls),
+        TurnStreamed(turn=4, provider="plan", calls=asked_for(4, CallId("t4.2")).calls),
+        TurnAbandoned(turn=4, reason="the stream broke off"),
+        asked_for(5, CallId("t5.1")),
     ]
 
 

@@ -44,7 +44,9 @@ from laneway.facts import (
     RunTaken,
     TaskEnded,
     TaskStarted,
+    TurnAbandoned,
     TurnClosed,
+    TurnStreamed,
     TurnSubmitted,
 )
 from laneway.ids import CallId, RunId
@@ -93,6 +95,10 @@ class Progress:
                 pass
             case TurnSubmitted() as fact:
                 yield from self._asked(view, fact)
+            case TurnStreamed(turn=turn):
+                yield f"  · turn {turn} is still being written"
+            case TurnAbandoned(turn=turn, reason=reason):
+                yield f"  ■ turn {turn} abandoned: {brief(reason, 160)}"
             case CallQueued(call=call) if call not in at_once:
                 yield self._line(
                     "·", view.calls[call], f"waits for {self._lanes(view.calls[call])}"

@@ -19,7 +19,7 @@ from laneway.engine.reexecution.staging import Options
 from laneway.engine.reexecution.verdict import Divergence, Reexecution
 from laneway.engine.tools import Tool, Toolset
 from laneway.errors import UsageError
-from laneway.facts import Row, RunOpened, RunTaken, TurnSubmitted
+from laneway.facts import Row, RunOpened, RunTaken, TurnStreamed, TurnSubmitted
 from laneway.ids import ApprovalId
 from laneway.lanes.lane import Lane
 from laneway.policies.layers import policy_of
@@ -67,6 +67,11 @@ async def reexecute(
     """
     if not rows or not isinstance(rows[0].fact, RunOpened) or rows[0].seq != 1:
         raise UsageError("re-execution wants all facts of one run, from the first on")
+    if any(isinstance(row.fact, TurnStreamed) for row in rows):
+        raise UsageError(
+            "the run has answers whose calls ran while they were being written, and what came when "
+            "of a stream is not recorded: it cannot be re-executed (`laneway replay` shows it)"
+        )
     options = Options(
         tools=tuple(Toolset(tools)),
         policy=policy_of(policy) if isinstance(policy, (str, Path)) else policy,

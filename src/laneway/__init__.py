@@ -30,6 +30,7 @@ from laneway.engine.run import Run
 from laneway.engine.secrets.marks import Secret
 from laneway.engine.services import Limits
 from laneway.engine.shutdown import Shutdown
+from laneway.engine.streaming.stream import Stream
 from laneway.engine.tools import Bound, Tool, tool
 from laneway.engine.turn import Turn
 from laneway.engine.undoing.compensation import Done
@@ -91,6 +92,7 @@ __all__ = [  # noqa: RUF022 - in plain order, constants among the rest
     "StopReason",
     "StopReport",
     "StoppedBy",
+    "Stream",
     "Success",
     "Tool",
     "ToolContext",

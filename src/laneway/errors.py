@@ -2,7 +2,8 @@
 
 LanewayError
 ├── PayloadError            a provider's answer that cannot be read
-│   └── ProviderRefusedError    the provider answered with an error of its own
+│   ├── ProviderRefusedError    the provider answered with an error of its own
+│   └── BrokenStreamError       a streamed answer that never ended
 ├── PlanError               a plan with faults, each named
 ├── ToolError               a tool that cannot be registered
 ├── PolicyError             a policy that cannot be read
@@ -60,6 +61,21 @@ class ProviderRefusedError(PayloadError):
             provider,
             f"the provider answered with an error ({kind}): {message}",
             "There is no turn in it; mend or repeat the request, then submit the answer",
+        )
+
+
+class BrokenStreamError(PayloadError):
+    """A streamed answer broke off before it had ended: there is no turn to run."""
+
+    def __init__(self, provider: str, events: int) -> None:
+        """Say how far it came."""
+        self.events = events
+        count = f"{events} event{'s' if events != 1 else ''}"
+        super().__init__(
+            provider or "stream",
+            f"the stream broke off after {count}, before its message had ended",
+            "Nothing of it counts, and what had been started early was cancelled; repeat the "
+            "request",
         )
 
 

@@ -199,6 +199,26 @@ class TurnSubmitted(Recorded, frozen=True, kw_only=True, tag="turn_submitted"):
     """The budget that had no room for the turn, so that nothing of it ran; it is not counted."""
 
 
+class TurnStreamed(Recorded, frozen=True, kw_only=True, tag="turn_streamed"):
+    """Calls of an answer that the model is still writing: they change nothing, and start early.
+
+    The turn is provisional until `TurnSubmitted` tells all of it, these calls included. May come
+    several times.
+    """
+
+    turn: int
+    provider: str
+    calls: tuple[CallRecord, ...]
+    referring: Referring = Referring.KNOWN
+
+
+class TurnAbandoned(Recorded, frozen=True, kw_only=True, tag="turn_abandoned"):
+    """The answer of a provisional turn never ended well: it is no part of the conversation."""
+
+    turn: int
+    reason: str = ""
+
+
 class TurnClosed(Recorded, frozen=True, kw_only=True, tag="turn_closed"):
     """Every outcome of the turn is final; its messages may be shown."""
 
@@ -469,7 +489,9 @@ Fact = (
     | RunReopened
     | LaneChanged
     | MessageSaid
+    | TurnStreamed
     | TurnSubmitted
+    | TurnAbandoned
     | TurnClosed
     | ApprovalAsked
     | ApprovalAnswered

@@ -43,7 +43,9 @@ from laneway.facts import (
     RunTaken,
     TaskEnded,
     TaskStarted,
+    TurnAbandoned,
     TurnClosed,
+    TurnStreamed,
     TurnSubmitted,
 )
 from laneway.journal.fold import CallView, RunView
@@ -79,7 +81,9 @@ OfRun = (
     | LaneChanged
     | LevelEntered
     | MessageSaid
+    | TurnStreamed
     | TurnSubmitted
+    | TurnAbandoned
     | TurnClosed
     | BudgetReserved
     | BudgetSettled
@@ -193,6 +197,11 @@ def _of_run(fact: OfRun) -> str:  # noqa: C901, PLR0911, PLR0912 - a case for ea
         case TurnSubmitted(turn=turn, calls=calls, message=message):
             count = f"{len(calls) or 'no'} call{'' if len(calls) == 1 else 's'}"
             return f"turn {turn}, {count}{_with(brief(said_in(message), 160))}"
+        case TurnStreamed(turn=turn, calls=calls):
+            names = ", ".join(call.id for call in calls)
+            return f"turn {turn} is still being written; {names} may start early"
+        case TurnAbandoned(turn=turn, reason=reason):
+            return f"turn {turn} abandoned{_with(reason)}"
         case TurnClosed(turn=turn):
             return f"turn {turn} closed: its outcomes are final"
         case BudgetReserved(budget=budget, amount=amount, call=call):

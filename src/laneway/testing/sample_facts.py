@@ -46,7 +46,9 @@ from laneway.facts import (
     Setting,
     TaskEnded,
     TaskStarted,
+    TurnAbandoned,
     TurnClosed,
+    TurnStreamed,
     TurnSubmitted,
 )
 from laneway.ids import ApprovalId, CallId, RunId
@@ -168,6 +170,8 @@ def every_kind_of_fact() -> list[Fact]:
         RunAbandoned(by="ann", reason="the customer left"),
         CompensationStarted(call=first),
         CompensationEnded(call=first, outcome=Success(value=AWKWARD)),
+        TurnStreamed(turn=2, provider="openai-chat", calls=calls),
+        TurnAbandoned(turn=2, reason="the stream broke off"),
     ]
 
 
