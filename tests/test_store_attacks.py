@@ -250,14 +250,14 @@ def test_a_value_that_is_kept_again_while_its_old_run_is_removed_stays(path: Pat
     async def do(store: SqliteStore) -> None:
         run = RunId("new")
         await store.take(run, this_driver())
-        append = JournalConnection.append
+        append = JournalConnection.append_of_one
 
-        async def late(self: Any, parameters: list[Any]) -> int:
+        async def late(self: Any, parameters: list[Any], run: int, token: int) -> int:
             await asyncio.to_thread(housekeeping.remove, path, [RunId("old")])
-            return await append(self, parameters)
+            return await append(self, parameters, run, token)
 
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(JournalConnection, "append", late)
+            patched.setattr(JournalConnection, "append_of_one", late)
             await store.commit([value(run, 1, "x")])
 
     using(path, do)

@@ -51,6 +51,7 @@ CODES = {
     Code.CIRCUIT_OPEN: "the tool had failed too often just before",
     Code.OUTCOME_UNKNOWN: "nobody saw its end",
     Code.JOURNAL_ERROR: "the journal could not be written",
+    Code.STREAM_ABANDONED: "the message that asked for it broke off",
 }
 """What each code means, as the second half of a sentence."""
 
