@@ -52,6 +52,7 @@ from laneway.engine.stopping import (
     see_that_named,
 )
 from laneway.engine.tally import settlements
+from laneway.engine.telemetry.joining import count_budgets, join, task_class_of
 from laneway.engine.turn import Turn, asked_for, conversation, open_names
 from laneway.errors import (
     EngineBusyError,
@@ -94,6 +95,7 @@ class Run:
         budget: Budgets | None,
         resume_with: str,
         settings: Any,
+        task_class: str = "",
     ) -> None:
         """Prepare; nothing is read or written before the run is entered."""
         self._engine = engine
@@ -106,6 +108,7 @@ class Run:
         self._budget = budget
         self._resume_with = resume_with
         self._settings = as_json(settings, f"settings= of run {name!r}")
+        self._task_class = task_class
         self._scheduler: Scheduler | None = None
         self._submitting = False
         self._parents: list[CallView] = []
@@ -157,6 +160,8 @@ class Run:
         if not nested:
             setting = setting_with(judged_by(services.setting, policy), services, self._budget)
         ended, stuck = await end_holdovers(view, rows, services)
+        task_class = task_class_of(view, self._task_class, above)
+        trace = join(services, log, mode, task_class, place.agents, within)
         held = {one.call.id for one in stuck if one.run == view.run}
         if view.seq:
             taken = RunTaken(
@@ -164,6 +169,7 @@ class Run:
                 mode=mode,
                 setting=None if setting == view.setting else setting,
                 changes=() if setting is None else changes_since(view, setting),
+                trace=trace,
             )
             opening = [taken, *found_out(view, held, services.tools), *ended]
             opening += settlements(view)
@@ -179,6 +185,8 @@ class Run:
                     settings=self._settings,
                     setting=setting,
                     below=place.below(),
+                    task_class=task_class,
+                    trace=trace,
                 )
             ]
         await services.journal.keep(log, opening)
@@ -198,6 +206,7 @@ class Run:
         if watch is not None:
             watch.on_stop = scheduler.needs_user
         await open_account(scheduler, self._budget, rows)
+        count_budgets(services, log, account_of(scheduler).statuses)
         for one in stuck:
             hold_for(one, scheduler)
         services.durations.learn_from(view)

@@ -297,6 +297,10 @@ class RunView:
     """How many turns it had then."""
     below: Below | None = None
     """Where it stands below calls of other runs."""
+    task_class: str = ""
+    """What kind of task it is, as the host says."""
+    trace: str = ""
+    """The span of the last driver that was listened to, as a W3C traceparent."""
     levels: dict[RunId, str] = field(default_factory=dict[RunId, str])
     """The runs below its calls that count in its tree, at any depth, each with its agent."""
     lane_changes: list[LaneChanged] = field(default_factory=list[LaneChanged])
@@ -425,11 +429,14 @@ class RunView:
                 self.settings = fact.settings
                 self.setting = fact.setting or self.setting
                 self.below = fact.below
+                self.task_class = fact.task_class
+                self.trace = fact.trace
             case RunTaken():
                 self.driver = fact.driver
                 self.mode = fact.mode
                 self.setting = fact.setting or self.setting
                 self.changes = fact.changes
+                self.trace = fact.trace or self.trace
                 self.lossy = False
             case RunForked():
                 self.forked = fact

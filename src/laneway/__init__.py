@@ -27,6 +27,8 @@ from laneway.engine.requesting import Request
 from laneway.engine.run import Run
 from laneway.engine.secrets.marks import Secret
 from laneway.engine.services import Limits
+from laneway.engine.telemetry.carrying import continued, trace_context
+from laneway.engine.telemetry.options import Telemetry
 from laneway.engine.tools import Bound, Tool, tool
 from laneway.engine.turn import Turn
 from laneway.errors import BudgetExceededError, LanewayError
@@ -82,6 +84,7 @@ __all__ = [  # noqa: RUF022 - in plain order, constants among the rest
     "StopReason",
     "StopReport",
     "Success",
+    "Telemetry",
     "Tool",
     "ToolContext",
     "ToolFailed",
@@ -89,6 +92,8 @@ __all__ = [  # noqa: RUF022 - in plain order, constants among the rest
     "UNLIMITED",
     "Unattended",
     "__version__",
+    "continued",
     "plan_tool",
     "tool",
+    "trace_context",
 ]
