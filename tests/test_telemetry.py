@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,7 +26,9 @@ from laneway import (
     Decision,
     Effect,
     Engine,
+    Found,
     Happened,
+    Loops,
     Policy,
     Rule,
     Run,
@@ -36,9 +39,11 @@ from laneway import (
     ToolContext,
     ToolFailed,
     continued,
+    plan_tool,
     tool,
     trace_context,
 )
+from laneway.engine.descent import entered_as
 from laneway.engine.telemetry.carrying import environment
 from laneway.engine.telemetry.courses import says_nothing
 from laneway.engine.telemetry.labels import OTHER, Labels
@@ -994,3 +999,393 @@ def test_a_fork_links_to_the_run_that_it_came_from(tmp_path: Path) -> None:
     (link,) = forked.links
     assert link.context.span_id == context_of(source)
     assert dict(link.attributes or {}) == {"laneway.reason": "forked"}
+
+
+# What befalls runs and turns
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_what_befalls_a_run_is_told_of_its_span(goes_on: bool) -> None:
+    ears, stage = Ears(), Stage()
+    theatre = Theatre(stage, stage.tool("t", Return(1)), telemetry=ears.telemetry())
+
+    async def host(run: Run) -> None:
+        await run.set_mode("plan", by="ann")
+        run._engine.lanes.pause("mail")
+        await run.stop("FAILED", "the disk is gone", by="ann")
+        if goes_on:
+            await run.resume(by="ann")
+
+    theatre.enter(host)
+
+    (span,) = [one for one in ears.spans if one.name == "invoke_workflow"]
+    happened = {event.name: dict(event.attributes or {}) for event in span.events}
+    assert happened["laneway.mode.changed"] == {"laneway.mode": "plan", "laneway.by": "ann"}
+    assert happened["laneway.lane.changed"] == {
+        "laneway.lane": "lane:mail",
+        "laneway.change": "paused",
+    }
+    assert happened["laneway.run.stopped"]["laneway.stop_reason"] == "FAILED"
+    assert ("laneway.run.reopened" in happened) is goes_on
+    assert told(span).get("laneway.stop_reason") == (None if goes_on else "FAILED")
+    assert told(span).get("error.type") == (None if goes_on else "FAILED")
+    assert span.status.status_code.name == ("UNSET" if goes_on else "ERROR")
+    stops = ears.metrics()["laneway.runs.stopped"]
+    assert stops == {(("laneway.stop_reason", "FAILED"),): 1}
+
+
+def test_the_calls_of_a_plan_are_below_the_call_that_holds_them() -> None:
+    ears, stage = Ears(), Stage()
+    theatre = Theatre(
+        stage, stage.tool("t", Return(1)), plan_tool(), telemetry=ears.telemetry(content=True)
+    )
+    held = {"calls": [call("a", "t", arguments={}), call("b", "t", arguments={}, needs=["a"])]}
+
+    theatre.play(plan(call("p", "plan", arguments=held)))
+
+    assert ears.tree()[2:] == [
+        "    ✓ execute_tool plan SUCCEEDED",
+        "      ✓ attempt",
+        "      ✓ execute_tool t SUCCEEDED",
+        "        ✓ attempt",
+        "      ✓ execute_tool t SUCCEEDED",
+        "        ✓ attempt",
+    ]
+
+
+def test_a_named_agent_is_an_invoke_agent_below_the_call_of_it() -> None:
+    ears, stage = Ears(), Stage()
+
+    async def delegate(context: ToolContext) -> str:
+        with entered_as("researcher"):
+            async with engines[0].run(f"{context.run}/child") as child:
+                await child.submit(plan(call("a", "t")))
+        return "done"
+
+    tools = [
+        stage.tool("t", Return(1)),
+        Tool.of(delegate, effect=Effect.READ, claims=[]),
+    ]
+    engines = [Engine(tools, telemetry=ears.telemetry(), clock=VirtualClock)]
+
+    async def main() -> None:
+        async with engines[0] as engine, engine.run("r", task_class="dig") as run:
+            await run.submit(plan(call("d", "delegate")))
+
+    run_virtual(main)
+
+    assert ears.tree()[2:6] == [
+        "    ✓ execute_tool delegate SUCCEEDED",
+        "      ✓ attempt",
+        "        ✓ invoke_agent researcher",
+        "          ✓ turn",
+    ]
+    (agent,) = [span for span in ears.spans if span.name == "invoke_agent researcher"]
+    assert told(agent)["gen_ai.agent.name"] == "researcher"
+    assert told(agent)["laneway.task.class"] == "dig"
+    agents = ears.metrics()["gen_ai.invoke_agent.duration"]
+    assert set(agents) == {(("gen_ai.agent.name", "researcher"),)}
+
+
+def test_a_turn_that_no_budget_has_room_for_is_an_error() -> None:
+    ears, stage = Ears(), Stage()
+    theatre = Theatre(
+        stage,
+        stage.tool("t", Return(1)),
+        telemetry=ears.telemetry(),
+        budgets=Budgets(model_turns=1),
+    )
+
+    async def host(run: Run) -> None:
+        await run.submit(plan(call("a", "t")))
+        await run.submit(plan(call("b", "t")))
+
+    theatre.enter(host)
+
+    first, second = sorted(
+        (span for span in ears.spans if span.name == "turn"),
+        key=lambda span: told(span)["laneway.turn"],
+    )
+    assert "error.type" not in told(first)
+    assert told(second)["error.type"] == "BUDGET_EXCEEDED"
+
+
+def test_what_is_found_out_of_an_end_that_nobody_saw_is_told() -> None:
+    ears, stage = Ears(), Stage()
+
+    def probe() -> Found:
+        return Found.nothing()
+
+    theatre = Theatre(
+        stage,
+        stage.tool(
+            "pay",
+            Sleep(10),
+            Return("paid"),
+            effect=Effect.EXTERNAL,
+            reconcile=probe,
+        ),
+        telemetry=ears.telemetry(),
+    )
+
+    async def host(run: Run) -> None:
+        await run.submit(plan(call("p", "pay")), wait=False)
+        await asyncio.sleep(5)
+        theatre.crash()
+
+    theatre.enter(host)
+    ears.exporter.clear()
+    theatre.finish()
+
+    span = ears.of_call("t1.1")
+    assert events(span) == ["laneway.probed", "laneway.reopened"]
+    assert told(span)["laneway.state"] == "SUCCEEDED"
+
+
+def test_an_unknown_end_that_is_settled_after_its_turn_is_told_of_the_run() -> None:
+    ears, stage = Ears(), Stage()
+    theatre = Theatre(
+        stage,
+        stage.tool("pay", Sleep(10), effect=Effect.EXTERNAL, claims=[]),
+        telemetry=ears.telemetry(),
+    )
+
+    async def host(run: Run) -> None:
+        await run.submit(plan(call("p", "pay")), wait=False)
+        await asyncio.sleep(5)
+        theatre.crash()
+
+    async def later(run: Run) -> None:
+        await run.finish()
+        await run.settle("p", failure="it never arrived", by="ann")
+
+    theatre.enter(host)
+    ears.exporter.clear()
+    theatre.enter(later)
+
+    assert told(ears.of_call("t1.1"))["error.type"] == "OUTCOME_UNKNOWN"
+    (run,) = [span for span in ears.spans if span.name == "invoke_workflow"]
+    settled = [dict(one.attributes or {}) for one in run.events if one.name == "laneway.settled"]
+    assert settled == [{"laneway.call": "t1.1", "laneway.by": "ann", "laneway.succeeded": False}]
+    (calls,) = [
+        count
+        for key, count in ears.metrics()["laneway.calls"].items()
+        if dict(key)["laneway.state"] == "UNCERTAIN"
+    ]
+    assert calls == 1
+
+
+def test_an_edit_is_told_as_the_arguments_that_ran() -> None:
+    ears, stage = Ears(), Stage()
+    theatre = Theatre(
+        stage,
+        stage.tool("send", Return(1), effect=Effect.WRITE, approval=True, schema={}),
+        telemetry=ears.telemetry(content=True),
+    )
+
+    async def host(run: Run) -> None:
+        turn = await run.submit(plan(call("a", "send", arguments={"to": "all"})), wait=False)
+        await run.approve("t1.1.a1", by="ann", arguments={"to": "bob"})
+        await turn.wait()
+
+    theatre.enter(host)
+
+    assert told(ears.of_call("t1.1"))["gen_ai.tool.call.arguments"] == '{"to":"bob"}'
+
+
+def test_content_names_the_lanes_and_the_reasons_of_waiting() -> None:
+    ears, stage = Ears(), Stage()
+    put = stage.tool("put", Sleep(1), effect=Effect.WRITE, claims=["write file:{path}", "lane:x"])
+    theatre = Theatre(stage, put, telemetry=ears.telemetry(content=True), workspace="/w")
+    arguments = {"path": "a.txt"}
+
+    theatre.play(plan(call("a", "put", arguments=arguments), call("b", "put", arguments=arguments)))
+
+    (link,) = ears.of_call("t1.2").links
+    assert dict(link.attributes or {}) == {
+        "laneway.reason": "conflict",
+        "laneway.detail": "file:/w/a.txt",
+    }
+
+
+def test_only_metrics_are_counted_where_only_they_are_listened_for() -> None:
+    ears, stage = Ears(), Stage()
+    only = Telemetry(meter_provider=ears.meters)
+    theatre = Theatre(stage, stage.tool("stuck", Block(20), sync=True, timeout=5), telemetry=only)
+
+    async def host(run: Run) -> None:
+        await run.submit(plan(call("a", "stuck")))
+        await asyncio.sleep(60)
+
+    theatre.enter(host)
+
+    assert ears.spans == ()
+    assert theatre.kept(RunOpened)[0].trace == ""
+    (state,) = [dict(key)["laneway.state"] for key in ears.metrics()["laneway.calls"]]
+    assert state == "TIMED_OUT"
+
+
+def test_only_spans_are_told_where_only_they_are_listened_for() -> None:
+    ears = Ears()
+    stage = Stage()
+    only = Telemetry(tracer_provider=ears.tracers)
+    Theatre(stage, stage.tool("t", Return(1)), telemetry=only).play(plan(call("a", "t")))
+
+    assert len(ears.spans) == 4
+    assert ears.metrics() == {}
+
+
+def test_a_model_that_begins_to_go_round_in_circles_is_told_of() -> None:
+    ears, stage = Ears(), Stage()
+    theatre = Theatre(stage, stage.tool("t", Return(1)), telemetry=ears.telemetry())
+
+    async def host(run: Run) -> None:
+        for _ in range(3):
+            await run.submit(plan(call("a", "t")))
+
+    theatre.enter(host, loops=Loops(repeats=3))
+
+    assert events(ears.of_call("t3.1")) == ["laneway.loop.warned"]
+    loops = {dict(key)["laneway.loop"] for key in ears.metrics()["laneway.loops"]}
+    assert loops == {"warned"}
+
+
+def test_a_variable_that_names_a_provider_counts_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = """
+from laneway.engine.telemetry.options import _set_by_program
+print(type(_set_by_program("trace", "tracer")).__module__, _set_by_program("metrics", "meter"))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={
+            "PYTHONPATH": str(ROOT / "src"),
+            "OTEL_PYTHON_TRACER_PROVIDER": "sdk_tracer_provider",
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stdout.split() == ["opentelemetry.sdk.trace", "None"]
+
+
+def test_an_engine_that_is_left_first_ends_the_spans_of_its_runs() -> None:
+    ears, stage = Ears(), Stage()
+
+    async def main() -> None:
+        engine = Engine([stage.tool("t", Sleep(9))], telemetry=ears.telemetry(), clock=VirtualClock)
+        async with engine:
+            run = engine.run("r")
+            await run.__aenter__()
+            await run.submit(plan(call("a", "t")), wait=False)
+
+    run_virtual(main)
+
+    assert ears.tree()[:2] == ["✓ invoke_workflow", "  ✓ turn"]
+    assert told(ears.of_call("t1.1"))["laneway.state"] == "CANCELLED"
+
+
+def test_content_names_the_lanes_that_were_waited_for() -> None:
+    ears, stage = Ears(), Stage()
+    tools = [stage.tool("t", Sleep(1), effect=Effect.WRITE, claims=["lane:one"])]
+    theatre = Theatre(stage, *tools, telemetry=ears.telemetry(content=True))
+
+    theatre.play(plan(call("a", "t"), call("b", "t")))
+
+    (waited,) = ears.of_call("t1.2").events
+    assert (waited.attributes or {})["laneway.lanes"] == ("lane:one",)
+
+
+def test_a_listener_that_fails_at_the_end_fails_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    ears = Ears()
+    told_: list[str] = []
+
+    def broken(_: Any) -> None:
+        raise RuntimeError("no more")
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: told_.append(context["message"]))
+        engine = Engine([], telemetry=ears.telemetry(), clock=VirtualClock)
+        async with engine, engine.run("r"):
+            monkeypatch.setattr(RunListener, "_leave", broken)
+
+    run_virtual(main)
+
+    assert len(told_) == 1
+    assert [span.name for span in ears.spans] == ["invoke_workflow"]
+
+
+def test_a_trace_in_the_journal_that_cannot_be_read_is_left_out() -> None:
+    ears, stage = Ears(), Stage()
+    theatre = Theatre(stage, telemetry=ears.telemetry())
+
+    async def nothing(_: Run) -> None:
+        pass
+
+    theatre.enter(nothing)
+    rows = theatre.journal.facts[RUN]
+    opened = rows[0].fact
+    assert isinstance(opened, RunOpened)
+    rows[0] = msgspec.structs.replace(
+        rows[0], fact=msgspec.structs.replace(opened, trace="00-nonsense")
+    )
+    ears.exporter.clear()
+    theatre.enter(nothing)
+
+    (run,) = ears.spans
+    assert run.links == ()
+
+
+def test_reading_is_noted_only_in_a_call() -> None:
+    ears, stage = Ears(), Stage()
+    kept: list[ToolContext] = []
+
+    async def look(context: ToolContext) -> list[int]:
+        context.note_read("file:/w/a", version="7", found=False)
+        context.note_read("file:/w/b")
+        kept.append(context)
+        return []
+
+    async def main() -> None:
+        tools = [Tool.of(look, effect=Effect.READ, claims=[])]
+        engine = Engine(tools, telemetry=ears.telemetry(), clock=VirtualClock)
+        async with engine:
+            async with engine.run("r") as run:
+                await run.submit(plan(call("a", "look")))
+                kept[0].note_read("too late")
+            kept[0].note_read("much too late")
+        kept[0].note_read("nobody is there")
+
+    run_virtual(main)
+
+    (attempt,) = ears.attempts("t1.1")
+    assert [dict(event.attributes or {}) for event in attempt.events] == [
+        {"laneway.source": "file:/w/a", "laneway.answer": "nothing found", "laneway.version": "7"},
+        {"laneway.source": "file:/w/b", "laneway.answer": "found"},
+    ]
+    assert stage.entered == {}
+
+
+def test_several_people_who_must_agree_are_all_told() -> None:
+    ears, stage = Ears(), Stage()
+    theatre = Theatre(
+        stage,
+        stage.tool("pay", Return(1), effect=Effect.EXTERNAL, approval=True, approvers=2),
+        telemetry=ears.telemetry(),
+    )
+
+    async def host(run: Run) -> None:
+        turn = await run.submit(plan(call("a", "pay")), wait=False)
+        await run.approve("t1.1.a1", by="ann")
+        await run.approve("t1.1.a1", by="bob")
+        await turn.wait()
+
+    theatre.enter(host)
+
+    by = [(event.attributes or {}).get("laneway.by") for event in ears.of_call("t1.1").events]
+    assert by == [None, "ann", "bob"]
+
+
+def test_nothing_is_carried_where_no_span_is() -> None:
+    assert trace_context() == {}

@@ -17,7 +17,7 @@ from laneway.facts import (
     TurnClosed,
     TurnSubmitted,
 )
-from laneway.outcomes import Code, StopReason, succeeded
+from laneway.outcomes import Code, succeeded
 from laneway.states import State
 
 
@@ -66,17 +66,14 @@ def run_stopped(spans: RunSpans, fact: RunStopped, at: int) -> None:
         "laneway.by": fact.by,
     }
     spans.span.add_event("laneway.run.stopped", told, at)
-    spans.span.set_attribute("laneway.stop_reason", fact.reason.value)
-    if fact.reason is StopReason.FAILED:
-        code = (fact.code or fact.reason).value
-        spans.span.set_attribute("error.type", code)
-        spans.span.set_status(spans.failed(code, fact.detail))
+    spans.stopped = fact
 
 
 def run_reopened(spans: RunSpans, fact: RunReopened, at: int) -> None:
     """It goes on."""
     told: Attributes = {"laneway.through": fact.through, "laneway.by": fact.by}
     spans.span.add_event("laneway.run.reopened", told, at)
+    spans.stopped = None
 
 
 def mode(spans: RunSpans, fact: ModeChanged, at: int) -> None:

@@ -23,8 +23,9 @@ from laneway.engine.telemetry.attributes import (
     of_turn,
 )
 from laneway.engine.telemetry.courses import Course, Courses
+from laneway.facts import RunStopped
 from laneway.ids import CallId, RunId
-from laneway.outcomes import Failure
+from laneway.outcomes import Failure, StopReason
 
 if TYPE_CHECKING:
     from laneway.engine.tools import Toolset
@@ -67,6 +68,8 @@ class RunSpans:
         self._wall, self._mono = began
         self._within: Context = set_span_in_context(span, Context())
         self.turns: dict[int, Span] = {}
+        self.stopped: RunStopped | None = None
+        """How the run was stopped, until something reopens it."""
 
     def at(self, mono: float) -> int:
         """When something happened, in Unix nanoseconds: a wall clock that jumps moves nothing."""
@@ -134,6 +137,12 @@ class RunSpans:
                 self._cut(course.span, at)
         for span in self.turns.values():
             self._cut(span, at)
+        if self.stopped is not None:
+            reason = self.stopped.reason
+            self.span.set_attribute("laneway.stop_reason", reason.value)
+            if reason is StopReason.FAILED:
+                self.span.set_attribute("error.type", reason.value)
+                self.span.set_status(self.failed(reason, self.stopped.detail))
         self.span.end(at)
 
     @staticmethod
