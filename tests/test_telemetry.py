@@ -512,7 +512,7 @@ def test_the_span_of_the_attempt_is_the_current_one_in_every_kind_of_body(tmp_pa
         thread.start()
         thread.join()
 
-    tools = [
+    tools: list[Any] = [
         Tool.of(in_task, effect=Effect.READ, claims=[]),
         Tool.of(in_thread, effect=Effect.READ, claims=[]),
     ]
@@ -543,7 +543,7 @@ def test_parents_are_right_while_many_calls_run_side_by_side() -> None:
         with tracer.start_as_current_span(f"inner {n}"):
             return n
 
-    tools = [
+    tools: list[Any] = [
         Tool.of(body, effect=Effect.READ, claims=[]),
         Tool.of(blocking, effect=Effect.READ, claims=[]),
     ]

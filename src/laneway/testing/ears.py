@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader, NumberDataPoint
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -78,7 +78,9 @@ class Ears:
                     for point in metric.data.data_points:
                         key = tuple(sorted((point.attributes or {}).items()))
                         points[key] = (
-                            (point.count, point.sum) if hasattr(point, "sum") else point.value
+                            point.value
+                            if isinstance(point, NumberDataPoint)
+                            else (point.count, point.sum)
                         )
         return found
 
