@@ -18,17 +18,31 @@ from laneway.journal.fold import ApprovalView, CallView, GrantView
 
 OURS = frozenset(
     {
-        *("Engine.services", "Engine.drives", "Engine.joined", "Engine.leave", "ToolContext.nest"),
+        *(
+            "Engine.services",
+            "Engine.drives",
+            "Engine.joined",
+            "Engine.leave",
+            "Engine.see_that_open",
+            "ToolContext.nest",
+        ),
         *("Lanes.room", "Lanes.call_in", "Lanes.tell", "Lanes.close", "Lanes.standing"),
     }
 )
 """What the engine's own parts say to each other."""
 PAGE = Path(__file__).with_name("reference.md")
 GROUPS: dict[str, tuple[Any, ...]] = {
-    "The engine": (laneway.Engine, laneway.Limits, laneway.Status),
+    "The engine": (
+        laneway.Engine,
+        laneway.Limits,
+        laneway.Status,
+        laneway.Blocked,
+        laneway.Shutdown,
+    ),
     "A run and its turns": (
         laneway.Run,
         laneway.Turn,
+        laneway.Abandoned,
         CallView,
         ApprovalView,
         OpenApproval,
@@ -43,8 +57,9 @@ GROUPS: dict[str, tuple[Any, ...]] = {
         laneway.Bound,
         laneway.Secret,
         laneway.Found,
+        laneway.Done,
     ),
-    "What a tool raises": (laneway.ToolFailed, laneway.NestedCallFailed),
+    "What a tool raises": (laneway.ToolFailed, laneway.PartialEffect, laneway.NestedCallFailed),
     "Lanes": (laneway.Lane, laneway.Rate, Lanes, laneway.LaneStatus, laneway.Claim),
     "Policies": (
         laneway.Policy,
@@ -68,6 +83,7 @@ GROUPS: dict[str, tuple[Any, ...]] = {
     "Words": (
         laneway.Access,
         laneway.Code,
+        laneway.StoppedBy,
         laneway.Decision,
         laneway.Effect,
         laneway.Happened,

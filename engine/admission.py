@@ -114,7 +114,8 @@ async def admit(reply: Reply, number: int, scheduler: "Scheduler", *, key: str =
 def known_names(reply: Reply, scheduler: "Scheduler") -> Collection[str]:
     """What a reference in a reply can name: its own calls, and those of earlier turns."""
     # A view of both: a copy of the earlier names would make each turn dearer than the last.
-    return ChainMap[str, Any]({asked.id: asked for asked in reply.calls}, scheduler.earlier)
+    own: dict[str, Any] = dict.fromkeys(asked.id for asked in reply.calls)
+    return ChainMap[str, Any](own, scheduler.earlier)
 
 
 async def _open(admission: Admission, asked: Asked) -> None:

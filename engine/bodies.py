@@ -5,12 +5,17 @@ the grace: its call ends, its claims stay held until it has really stopped.
 """
 
 import asyncio
+import inspect
 import random
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from laneway.engine.ending.layers import body_limit, left_in_all, watch_body, worked
+from laneway.engine.ending.siblings import stop_siblings
 from laneway.engine.execution import end_processes, enter
+from laneway.engine.failing import PartialEffect
 from laneway.engine.failures import (
     Told,
     cancelled,
@@ -24,13 +29,14 @@ from laneway.engine.nesting import ORPHANED, inside, tell
 from laneway.engine.plain import whole_text
 from laneway.engine.sealing import outcome_of
 from laneway.engine.serialise import normalise
+from laneway.engine.shutdown import may_be_parked
 from laneway.engine.step import Step
 from laneway.engine.telling import named
 from laneway.engine.threads import Raised, Returned
 from laneway.facts import AttemptEnded, HolderStopped
-from laneway.outcomes import Success
+from laneway.outcomes import StoppedBy, Success
 from laneway.policies.retry import AttemptFailed, ExponentialBackOff, GiveUp
-from laneway.states import State
+from laneway.states import SUCCEEDED, State
 
 if TYPE_CHECKING:
     from laneway.engine.scheduler import Scheduler
@@ -75,11 +81,8 @@ class Bodies:
         result: Returned | Raised | None = None
         try:
             if call.told is None:
-                limit = self.limit_of(call)
                 call.began = self.services.clock.monotonic()
-                if limit != inf:
-                    call.due = call.began + limit
-                    self.services.deadlines.watch(call)
+                watch_body(call, self.limit_of(call))
                 call.entered = True
                 if self.services.controls.pacing and call.request is not None:
                     self.services.controls.pacing.begun(call.request)
@@ -98,17 +101,21 @@ class Bodies:
             self.tasks.discard(task)
 
     def limit_of(self, call: LiveCall) -> float:
-        """How long the body may take, in seconds."""
-        assert call.tool is not None
-        own = call.tool.spec.timeout_seconds
-        return self.services.limits.call_seconds if own is None else own
+        """How long the body may take this time, in seconds."""
+        return body_limit(call)
 
     def go_on(self, call: LiveCall) -> None:
         """Let the clock of a call go on that rested while its body only waited for humans."""
         if call.left_seconds is not None:
             call.turn.humans -= 1
-            call.due = self.services.clock.monotonic() + call.left_seconds
+            now = self.services.clock.monotonic()
+            rested = now + call.left_seconds - call.due
+            call.due = now + call.left_seconds
             call.left_seconds = None
+            if call.hard_due != inf:
+                call.hard_due += rested
+            if call.stop is not None and call.stop.reported is not None:
+                call.stop.reported = now
             if call.due != inf:
                 self.services.deadlines.watch(call)
 
@@ -119,7 +126,7 @@ class Bodies:
         assert call.told is not None
         self.go_on(call)
         if call.stop is not None:
-            call.stop.ask()
+            call.stop.ask(call.told.by)
         tell(call, call.told)
         if call.running is not None:
             self.give_up(call)
@@ -143,6 +150,7 @@ class Bodies:
             self._replace(step)
         step.end_told(call, call.told, still_running=True)
         self.scheduler.post(step)
+        stop_siblings(call)
 
     async def stopped(self) -> None:
         """Wait until every body has stopped or been given up."""
@@ -155,6 +163,9 @@ class Bodies:
         self.abandoned = True
         for task in self.tasks:
             task.cancel()
+        if self.scheduler.shut:
+            for call in self.stuck:
+                _force_out(call)
 
     # Over
 
@@ -189,16 +200,14 @@ class Bodies:
         elif self.scheduler.log.broken is not None:
             step.give_back(call)
         elif call.told is not None:
-            step.end_told(call, call.told)
-            if result is not None and not _gave_in(result):
-                step.facts.append(HolderStopped(call=call.id, late=_late(call, result)))
+            self._gave_way(step, call, result)
         elif isinstance(result, Returned):
             record, tool = call.record, call.tool
             if tool is not None and tool.secret_result is not None:
                 outcome = outcome_of(call, result.value)
             else:
                 outcome = normalise(result.value, tool=record.tool, effect=record.effect)
-            ended = State.SUCCEEDED if isinstance(outcome, Success) else State.FAILED
+            ended = SUCCEEDED if isinstance(outcome, Success) else State.FAILED
             seconds = self.services.clock.monotonic() - call.began
             self.services.durations.learn(call.record.tool, seconds)
             if call.turn.seats is not None:
@@ -209,6 +218,18 @@ class Bodies:
             assert result is not None
             self._raised(step, call, result.error)
         self.scheduler.post(step)
+
+    def _gave_way(self, step: Step, call: LiveCall, result: Returned | Raised | None) -> None:
+        """A body that was told to stop has."""
+        assert call.told is not None
+        if may_be_parked(call) and (result is None or _gave_in(result)):
+            self._set_aside(step, call, "the engine was shut down")
+            return
+        error = result.error if isinstance(result, Raised) else None
+        step.end_told(call, call.told, error=error)
+        stop_siblings(call)
+        if result is not None and not _gave_in(result):
+            step.facts.append(HolderStopped(call=call.id, late=_late(call, result)))
 
     def _late(self, step: Step, call: LiveCall, result: Returned | Raised | None) -> None:
         """A body that outlived its call has stopped: note what came of it, free its claims."""
@@ -244,12 +265,13 @@ class Bodies:
             step.end_told(call, INTERRUPTED)
         elif isinstance(error, asyncio.CancelledError) and _cancelled_from_outside():
             step.end_told(call, CLOSING)
-        elif not self._again(step, call, error):
+        elif isinstance(error, PartialEffect) or not self._again(step, call, error):
             record = call.record
             state, failure = raised(
                 error, tool=record.tool, effect=record.effect, idempotent=record.idempotent
             )
             step.end(call, state, failure)
+            stop_siblings(call)
 
     def _again(self, step: Step, call: LiveCall, error: BaseException) -> bool:
         """Back off before another attempt, if there may be one."""
@@ -269,25 +291,28 @@ class Bodies:
         account = self.scheduler.account
         if account is not None and decision.seconds >= account.left_seconds:
             return False  # The run's time would end the pause.
-        call.move(State.BACKING_OFF)
-        step.facts.append(
-            AttemptEnded(
-                call=call.id,
-                attempt=call.attempt,
-                cause=exception_text(error),
-                delay_seconds=decision.seconds,
-            )
-        )
-        step.give_back(call)
-        call.entered = False
-        call.task = None
+        worked(call)
+        if left_in_all(call) <= decision.seconds:
+            return False
+        call.worked += decision.seconds
+        self._set_aside(step, call, exception_text(error), decision.seconds)
         call.due = self.services.clock.monotonic() + decision.seconds
         self.services.deadlines.watch(call)
         return True
 
+    def _set_aside(self, step: Step, call: LiveCall, cause: str, seconds: float = 0.0) -> None:
+        """An attempt is over, and another will follow."""
+        call.move(State.BACKING_OFF)
+        step.facts.append(
+            AttemptEnded(call=call.id, attempt=call.attempt, cause=cause, delay_seconds=seconds)
+        )
+        step.give_back(call)
+        call.entered = False
+        call.task = None
+
 
 INTERRUPTED: Told = cancelled("the user interrupted the program")
-CLOSING: Told = cancelled("the event loop is closing")
+CLOSING: Told = cancelled("the event loop is closing", StoppedBy.HOST)
 
 
 class _BodyTask(asyncio.Task[None]):
@@ -302,6 +327,29 @@ class _BodyTask(asyncio.Task[None]):
             return super().cancel(msg)
         self.call.told = self.call.told or CLOSING
         return False
+
+
+def _force_out(call: LiveCall) -> None:
+    """End a coroutine that ignores every cancellation: the loop's teardown would wait for ever.
+
+    Its outcome stands, and nothing of it is looked at any more.
+    """
+    task = call.task
+    if task is None or task.done() or call.running is not None:
+        return
+    coroutine = task.get_coro()
+    assert inspect.iscoroutine(coroutine)
+    # One that awaits in the face of GeneratorExit, too, is beyond all help.
+    with suppress(RuntimeError):
+        coroutine.close()
+    task.add_done_callback(lambda over: over.cancelled() or over.exception())
+
+
+def name_of_task(task: asyncio.Task[Any]) -> tuple[str, str]:
+    """The call whose body a task is, and its tool; empty for any other task."""
+    if not isinstance(task, _BodyTask):
+        return "", ""
+    return task.call.called, task.call.record.tool
 
 
 def _cancelled_from_outside() -> bool:

@@ -6,6 +6,7 @@ what a tool hands to a service that can tell a repeated request from a new one.
 
 import asyncio
 import os
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from laneway.engine.processes import Ended, run_process
 from laneway.engine.serialise import digest
 from laneway.errors import UsageError
 from laneway.ids import CallId, RunId
+from laneway.outcomes import StoppedBy
 
 if TYPE_CHECKING:
     from laneway.engine.invoking import Nest
@@ -28,12 +30,30 @@ class Stop(msgspec.Struct):
     asked: bool = False
     processes: "Processes | None" = None
     """What the body starts outside, and what is to end with it; None without an engine."""
+    reported: float | None = None
+    """When the body last reported progress, in monotonic seconds."""
+    said: str = ""
+    """What it then said."""
+    by: StoppedBy | None = None
+    """Who told it to stop."""
+    now: Callable[[], float] = time.monotonic
+    on_first: Callable[[], None] | None = None
+    """Called once, with the first report; from any thread."""
 
-    def ask(self) -> None:
+    def ask(self, by: StoppedBy | None = None) -> None:
         """Tell the body to stop."""
+        self.by = by
         self.asked = True
         if self.processes is not None:
             self.processes.stop()
+
+    def report(self, said: str) -> None:
+        """Note that the body has come further."""
+        self.said = said
+        self.reported = self.now()
+        first, self.on_first = self.on_first, None
+        if first is not None:
+            first()
 
 
 class ToolContext(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
@@ -56,6 +76,22 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     def cancelled(self) -> bool:
         """Whether the call has been told to stop; a long synchronous tool looks now and then."""
         return self.stop.asked
+
+    @property
+    def stopped_by(self) -> StoppedBy | None:
+        """Who told the call to stop; None while nobody has."""
+        return self.stop.by
+
+    def progress(self, said: str = "", /) -> None:
+        """Report that the tool has come further; from any thread, and as often as it likes.
+
+        A tool that is silent for longer than its `idle_timeout` is stopped; one without, from its
+        first report on, after `Limits.idle_seconds`. Its other limits stay as they are.
+
+        Args:
+            said: how far it is, shown to the model if it is stopped for being silent.
+        """
+        self.stop.report(said)
 
     async def invoke(self, tool: str, /, **arguments: Any) -> Any:
         """Run another tool of the engine as part of this call, and give its value.

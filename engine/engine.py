@@ -4,34 +4,41 @@ import asyncio
 import importlib
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from functools import partial
+from math import inf
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
 import msgspec
 
+from laneway.engine.bodies import name_of_task
 from laneway.engine.bookkeeping import checked
 from laneway.engine.budget_status import Listener
 from laneway.engine.clock import Clock, LoopClock
 from laneway.engine.controls import Lanes
 from laneway.engine.deadlines import Deadlines
 from laneway.engine.durations import Durations
+from laneway.engine.ending.signals import shutting_down_on_signals
 from laneway.engine.foreseen import Preview
 from laneway.engine.inbox import Letters
+from laneway.engine.isolation.watchdog import Blocked, Watchdog
+from laneway.engine.nesting import holder
 from laneway.engine.plain import whole_text
 from laneway.engine.preview import preview
 from laneway.engine.providers import parse
 from laneway.engine.providers.reply import Reply
 from laneway.engine.run import Run, uncancelled
 from laneway.engine.scheduler import Scheduler
-from laneway.engine.services import OWN, THREAD_LANE, Limits, Services
+from laneway.engine.services import OWN, PROCESS_LANE, THREAD_LANE, Limits, Services
 from laneway.engine.setting import setting_of
 from laneway.engine.showing import definitions
+from laneway.engine.shutdown import Closing, Shutdown
 from laneway.engine.telemetry.options import Telemetry, listener_of
 from laneway.engine.threads import ToolThreads
 from laneway.engine.tools import Tool, Toolset
-from laneway.errors import EngineBusyError, EngineClosedError, UsageError
+from laneway.errors import EngineBusyError, EngineClosedError, ShuttingDownError, UsageError
 from laneway.facts import LaneChanged
 from laneway.ids import RunId
 from laneway.journal.memory import MemoryStore
@@ -71,6 +78,9 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     lanes: tuple[LaneStatus, ...]
     stuck_threads: int
     stuck: tuple[StuckCall, ...]
+    blocked: tuple[Blocked, ...] = ()
+    """The last coroutines that kept the event loop from turning for `Limits.blocked_seconds`."""
+    shutting_down: bool = False
 
 
 class Engine:
@@ -163,6 +173,9 @@ class Engine:
         self._services: Services | None = None
         self._letters: Letters
         self._schedulers: set[Scheduler] = set()
+        self._closing: Closing | None = None
+        self._ending: asyncio.Future[Shutdown] | None = None
+        self._watchdog: Watchdog | None = None
         self._entering = threading.Lock()
         self._entered = False
 
@@ -187,7 +200,7 @@ class Engine:
         threading.Thread(target=import_networkx, name="laneway-import", daemon=True).start()
         services = self._services = Services(
             journal=journal,
-            lanes=LaneTable({THREAD_LANE: self._limits.tool_threads, **self._lanes}),
+            lanes=LaneTable(self._own_lanes() | self._lanes),
             joined=Joined(self._lanes),
             setting=setting_of(self.tools, self._policy, self._lanes),
             names=self._names,
@@ -211,7 +224,15 @@ class Engine:
         services.telemetry = listener_of(self._telemetry, self.tools, clock, early=services.relaxed)
         services.controls = Lanes(services, self._lanes, self._note)
         self._letters = Letters(journal, self._driven)
+        if self._limits.blocked_seconds != inf:
+            self._watchdog = Watchdog(self._limits.blocked_seconds, name_of_task)
         return self
+
+    def _own_lanes(self) -> dict[str, int | Lane]:
+        own: dict[str, int | Lane] = {THREAD_LANE: self._limits.tool_threads}
+        if any(tool.spec.isolation for tool in self.tools):
+            own[PROCESS_LANE] = self._limits.tool_processes
+        return own
 
     async def __aexit__(
         self,
@@ -222,8 +243,68 @@ class Engine:
         """Stop what still runs, write down what there is, and let go of the journal."""
         await uncancelled(asyncio.ensure_future(self._close()))
 
+    async def shutdown(self, *, within: float = 10.0) -> Shutdown:
+        """End in good order: begin nothing more, let end what runs, save the rest.
+
+        From now on runs refuse answers, and calls that have not started wait for whoever takes
+        their run up: `async with engine.run(name)` and `await run.finish()`, in a later engine.
+        What still runs when the time is over is told to stop and has the grace of the engine's
+        limits; what may be repeated safely and stops then waits, too. Whoever waits for a turn that
+        is open still gets ShuttingDownError. The runs can be looked at until they are left.
+
+        Args:
+            within: seconds for what runs; 0 stops it at once. While a shutdown is under way, 0
+                hurries it: then there is no grace, either.
+
+        Raises:
+            EngineClosedError: outside `async with engine`.
+        """
+        _ = self.services
+        if self._ending is None:
+            self._closing = Closing(self._schedulers)
+            self._ending = asyncio.ensure_future(self._closing.carry_out(within))
+        elif within <= 0 and self._closing is not None:
+            self._closing.hurry()
+        await uncancelled(self._ending)
+        return self._ending.result()
+
+    def on_signals(self, *, within: float = 10.0) -> AbstractAsyncContextManager[None]:
+        """Shut down on SIGTERM and Ctrl-C: `async with engine, engine.on_signals(): …`.
+
+        The first signal is `shutdown(within=…)`; then the task in here is cancelled, and what is
+        left raises KeyboardInterrupt, or SystemExit(143) for SIGTERM. A second one waits for
+        nothing: what runs is given up, with its outcome on the disk. A third one, or a second one
+        where the event loop does not turn, leaves as Python does without this; what was
+        acknowledged is on the disk even then.
+
+        Args:
+            within: seconds for what runs.
+
+        Raises:
+            UsageError: on entering it outside the main thread.
+        """
+        return shutting_down_on_signals(partial(self.shutdown, within=within), self._hurry)
+
+    def _hurry(self) -> None:
+        if self._closing is not None:
+            self._closing.hurry()
+
+    def see_that_open(self, run: str) -> None:
+        """See that something may be begun in a run.
+
+        Raises:
+            ShuttingDownError: the engine is being shut down.
+        """
+        if self._ending is not None and holder(self.services) is None:
+            raise ShuttingDownError(run)
+
     async def _close(self) -> None:
         services = self.services
+        if self._watchdog is not None:
+            self._watchdog.close()
+        if self._ending is not None:
+            self._hurry()
+            await asyncio.wait([self._ending])
         services.controls.close()
         # All of it is done, whatever some of it raises.
         async with AsyncExitStack() as closing:
@@ -240,7 +321,7 @@ class Engine:
             services.telemetry.close()
         services.deadlines.close()
         services.threads.close()
-        self._services = None
+        self._services = self._watchdog = self._closing = self._ending = None
         self._entered = False
 
     @property
@@ -361,6 +442,8 @@ class Engine:
             runs=tuple(scheduler.log.view.run for scheduler in self._schedulers),
             lanes=services.controls.statuses(),
             stuck_threads=services.threads.stuck,
+            blocked=() if self._watchdog is None else tuple(self._watchdog.found),
+            shutting_down=self._ending is not None,
             stuck=tuple(
                 StuckCall(
                     run=scheduler.log.view.run,

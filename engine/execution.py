@@ -8,8 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from laneway.engine.context import Stop, ToolContext
+from laneway.engine.ending.layers import first_report
 from laneway.engine.failures import core
 from laneway.engine.invoking import Nest
+from laneway.engine.isolation.parent import run_in_process
 from laneway.engine.spawning import Processes
 from laneway.engine.threads import Raised, Returned, ToolThreads
 
@@ -30,6 +32,8 @@ async def enter(call: "LiveCall", threads: ToolThreads) -> Returned | Raised:
         kwargs = checked.call_with(call.scheduler.bound, context)
         if not tool.spec.sync:
             return Returned(await tool.function(**kwargs))
+        if tool.spec.isolation == "process":
+            return Returned(await run_in_process(call, kwargs))
         value = await _in_thread(call, partial(tool.function, **kwargs), threads)
         if not inspect.isawaitable(value):
             return Returned(value)
@@ -72,7 +76,11 @@ def _not_awaited(value: Any) -> asyncio.CancelledError:
 
 def context_of(call: "LiveCall") -> ToolContext:
     """What a tool may know of the call, if it asks for it."""
-    call.stop = Stop(processes=Processes(call))
+    call.stop = Stop(
+        processes=Processes(call),
+        now=call.scheduler.services.clock.monotonic,
+        on_first=first_report(call),
+    )
     return ToolContext(
         run=call.scheduler.log.view.run,
         origin=call.origin,

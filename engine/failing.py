@@ -4,7 +4,7 @@ Any other exception of a tool that changes something is taken for the worst: it 
 effect, or part of it.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 
 from laneway.outcomes import Code, Happened
@@ -36,6 +36,36 @@ class ToolFailed(Exception):
         self.hint = hint
         self.code = code
         super().__init__(message)
+
+
+class PartialEffect(ToolFailed):
+    """The tool has done a part of its work, and knows which.
+
+    The call is never made again by itself: what was done is completed, or undone by the tool's
+    compensation, or put before a human.
+    """
+
+    def __init__(
+        self, message: str, *, done: Iterable[str] = (), left: Iterable[str] = (), hint: str = ""
+    ) -> None:
+        """Say it.
+
+        Args:
+            message: for the model: what was met.
+            done: what the call has done to the world, each in some words.
+            left: what it was asked for and has not done.
+            hint: what to do instead.
+        """
+        self.done = tuple(done)
+        self.left = tuple(left)
+        super().__init__(
+            message,
+            happened=Happened.PARTLY,
+            hint=hint
+            or "Do not ask for the same again: go on from what is left, or undo what "
+            "was done, or ask the user.",
+            code=Code.PARTIAL_EFFECT,
+        )
 
 
 class NestedCallFailed(ToolFailed):

@@ -10,11 +10,11 @@ import msgspec
 
 from laneway.claims import Claim
 from laneway.effects import Effect
-from laneway.engine.failing import NestedCallFailed, ToolFailed
+from laneway.engine.failing import NestedCallFailed, PartialEffect, ToolFailed
 from laneway.engine.plain import whole_text
 from laneway.ids import CallId
 from laneway.journal.fold import CallView
-from laneway.outcomes import Code, Failure, Happened
+from laneway.outcomes import Code, Failure, Happened, StoppedBy
 from laneway.policies.questions import Verdict, denied
 from laneway.states import State
 
@@ -49,11 +49,13 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     code: Code
     message: str
     hint: str = ""
+    by: StoppedBy = StoppedBy.DEADLINE
 
 
-def cancelled(reason: str) -> Told:
+def cancelled(reason: str, by: StoppedBy = StoppedBy.USER) -> Told:
     """Stop because somebody said so; `reason` says who, for the model."""
     return Told(
+        by=by,
         state=State.CANCELLED,
         code=Code.CANCELLED,
         message=f"The call was cancelled: {reason}.",
@@ -122,6 +124,8 @@ def raised(
             happened=Happened.NOTHING if harmless else Happened.UNKNOWN,
             hint=whole_text(error.hint),
         )
+    if isinstance(error, PartialEffect):
+        return State.FAILED, _partial(error, tool)
     if isinstance(error, ToolFailed):
         return State.FAILED, Failure(
             code=error.code,
@@ -146,6 +150,42 @@ def raised(
         message=f"{tool} raised {text}" + ("" if nothing else f". {POSSIBLE_EFFECT}"),
         retry=transient and (nothing or idempotent),
         happened=Happened.NOTHING if nothing else Happened.UNKNOWN,
+    )
+
+
+def _partial(error: PartialEffect, tool: str) -> Failure:
+    done = tuple(shortened(whole_text(str(one))) for one in error.done)
+    left = tuple(shortened(whole_text(str(one))) for one in error.left)
+    met = shortened(whole_text(str(error)))
+    return Failure(
+        code=Code.PARTIAL_EFFECT,
+        message=f"{tool}: {met}{'' if met.endswith('.') else '.'}{_parts(done, left)}",
+        happened=Happened.PARTLY,
+        hint=whole_text(error.hint),
+        done=done,
+        left=left,
+    )
+
+
+def _parts(done: Sequence[str], left: Sequence[str]) -> str:
+    told = f" Done: {_listed('; ', done)}." if done else ""
+    return told + (f" Not done: {_listed('; ', left)}." if left else "")
+
+
+def owned_up(failure: Failure, error: BaseException, *, tool: str) -> Failure:
+    """The failure of a call that was told to stop, with what its body said of it on the way out."""
+    if not isinstance(error, ToolFailed) or isinstance(error, NestedCallFailed):
+        return failure
+    found = _partial(error, tool) if isinstance(error, PartialEffect) else None
+    said = found.message if found is not None else f"{tool}: {shortened(whole_text(str(error)))}"
+    message = failure.message.replace(f" {POSSIBLE_EFFECT}", "")
+    return msgspec.structs.replace(
+        failure,
+        message=f"{message} {said}",
+        happened=error.happened if failure.happened is Happened.UNKNOWN else failure.happened,
+        hint=whole_text(error.hint) or failure.hint,
+        done=() if found is None else found.done,
+        left=() if found is None else found.left,
     )
 
 

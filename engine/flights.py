@@ -10,7 +10,7 @@ waits for.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from laneway.engine.live import LiveCall, LiveTurn
 
 _encode = msgspec.json.Encoder(order="sorted").encode
+
+_PURE: Final = Effect.PURE
 
 Key = tuple[Any, ...]
 
@@ -79,7 +81,7 @@ def followers(call: "LiveCall") -> "Sequence[LiveCall]":
 
 def _key(call: "LiveCall") -> Key | None:
     tool = call.tool
-    if tool is None or tool.spec.effect is not Effect.PURE or call.plan is not None:
+    if tool is None or tool.spec.effect is not _PURE or call.plan is not None:
         return None
     if tool.secret_result is not None or call.checked is None:
         return None

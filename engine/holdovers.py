@@ -32,6 +32,7 @@ from laneway.facts import (
 )
 from laneway.ids import CallId, RunId
 from laneway.journal.fold import CallView, RunView, fold
+from laneway.outcomes import StoppedBy
 from laneway.states import State
 
 if TYPE_CHECKING:
@@ -42,7 +43,9 @@ LOOK_SECONDS = 1.0
 """Between two looks at what could not be ended."""
 HAS_ENDED = "what it left running has ended"
 
-_LEFT_RUNNING = cancelled("the process that drove the run ended, and left processes of it running")
+_LEFT_RUNNING = cancelled(
+    "the process that drove the run ended, and left processes of it running", StoppedBy.FAULT
+)
 
 
 class Holdover(msgspec.Struct, frozen=True):

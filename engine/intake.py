@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from laneway.calls import CallRecord, Referring
+from laneway.calls import LITERAL, CallRecord
 from laneway.claims import Claim
 from laneway.effects import Effect
 from laneway.engine.failures import bad_claims, unread_references
@@ -131,7 +131,7 @@ def _read(
     known = asked.arguments
     assert known is not None
     references = NOTHING
-    if scope.referring is not Referring.LITERAL:
+    if scope.referring is not LITERAL:
         literal = tool.spec.literal
         references = read.references = find(known, scope.names, scope.referring, literal=literal)
     if references.escaped:

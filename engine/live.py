@@ -68,8 +68,12 @@ class LiveCall(msgspec.Struct, eq=False, kw_only=True):
     origin: "RunId | None" = None
     """The run in which it was asked for, if this one is a fork of that."""
     due: float = inf
+    hard_due: float = inf
+    """When the body has to have ended, however much it reports; `due` may be earlier."""
     began: float = 0.0
     """When the body was entered, in monotonic seconds."""
+    worked: float = 0.0
+    """What earlier attempts and the pauses behind them took, in this driver's time."""
     left_seconds: float | None = None
     """What is left of its limit, while its body only waits for humans and its clock stands."""
     entered: bool = False

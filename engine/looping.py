@@ -8,8 +8,7 @@ remembers follows from the facts (`laneway.engine.recalling`), so that it surviv
 from math import inf
 from typing import TYPE_CHECKING
 
-from laneway.calls import Referring
-from laneway.effects import Effect
+from laneway.calls import LITERAL
 from laneway.outcomes import Code, Failure
 from laneway.policies.findings import LITTLE_NEW, Finding, Stage, stopped, stopping
 from laneway.policies.lately import Calls, Entry, Lately
@@ -79,7 +78,7 @@ class Watch:
             Why it must not run; None lets it pass, perhaps with a note for the model.
         """
         turn = call.turn
-        if turn.referring is Referring.LITERAL or call.plan is not None:
+        if turn.referring is LITERAL or call.plan is not None:
             return None  # A body's own calls are a program's; a plan's are looked at one by one.
         lately, checked, tool = self.lately, call.checked, call.tool
         assert checked is not None
@@ -97,7 +96,7 @@ class Watch:
                 call.note = f"[Note: {found.message} {found.hint}]"
         elif plain:  # What `passed` comes to for most calls.
             record = call.record
-            effect = record.effect is Effect.WRITE or record.effect is Effect.EXTERNAL
+            effect = not record.effect.changes_nothing
             told = (call.scheduler.log.view.calls, record.id)
             lately.add(key, record.tool, None, told, effect=effect)
             return None
@@ -111,7 +110,7 @@ class Watch:
             return self._poll(call, key, spec)
         name, loops, lately = spec.name, self.loops, self.lately
         if known is not None and known.turn == lately.turn:
-            return None if call.record.idempotent else at_once(name, len(known.calls), loops)
+            return None if call.record.idempotent else at_once(name, known.count, loops)
         found: Finding | None = None
         if known is not None or lately.few:
             seen = tuple(lately.entries)
@@ -197,7 +196,7 @@ class Watch:
             return
         if note and LITTLE_NEW in note:
             self.lately.warned = self.lately.added
-        effect = record.effect is Effect.WRITE or record.effect is Effect.EXTERNAL
+        effect = not record.effect.changes_nothing
         self.lately.add(key, record.tool, known, found, effect=effect)
         tree = self.tree
         if tree is not None:

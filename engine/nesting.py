@@ -12,11 +12,13 @@ from contextlib import suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from laneway.engine.failures import Told, cancelled
 from laneway.errors import JournalError
 from laneway.facts import ChildEntered
 from laneway.ids import RunId
-from laneway.outcomes import Code
+from laneway.outcomes import Code, StoppedBy
 from laneway.states import State
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 inside: ContextVar["LiveCall | None"] = ContextVar("laneway_call", default=None)
 """The call whose body this code runs in."""
 
-ORPHANED: Told = cancelled("the call that asked for it has ended")
+ORPHANED: Told = cancelled("the call that asked for it has ended", StoppedBy.PARENT)
 
 DEEPEST = 100
 """Calls within calls: what is told of one is told of all below it, which takes stack. Nobody means
@@ -37,6 +39,7 @@ TOO_DEEP = Told(
     state=State.CANCELLED,
     code=Code.DEPTH_EXCEEDED,
     message=f"The call would be the {DEEPEST + 1}st within another.",
+    by=StoppedBy.PARENT,
     hint="A tool that calls itself has to come to an end; call the inner tool by itself.",
 )
 
@@ -108,4 +111,4 @@ def tell(call: "LiveCall", told: Told) -> None:
     """Stop what a body has submitted and not awaited, too."""
     for turn in call.nested:
         if not turn.closed:
-            turn.scheduler.cancel(turn.calls, told)
+            turn.scheduler.cancel(turn.calls, replace(told, by=StoppedBy.PARENT))

@@ -18,7 +18,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import ExitStack, asynccontextmanager
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from laneway.engine.groups import MARK, has_ended, signal_group, start_of
 from laneway.engine.output import Output
@@ -105,12 +105,26 @@ async def run_process(
             ) from None
         finally:
             pipes.shut_gate()
-            await _ended(process, started, grace)
+            await end_group(process, started, grace)
             await asyncio.wait([pipes.output.ended], timeout=DRAIN_SECONDS)
     return Ended(code, pipes.output)
 
 
-async def _ended(process: asyncio.subprocess.Process, started: str, grace_seconds: float) -> None:
+class Leader(Protocol):
+    """The process that leads a group."""
+
+    @property
+    def pid(self) -> int:
+        """Its number, and that of the group."""
+        ...
+
+    @property
+    def returncode(self) -> int | None:
+        """How it ended; None while it lives."""
+        ...
+
+
+async def end_group(process: Leader, started: str, grace_seconds: float) -> None:
     """End a group and wait until nobody of it lives; see `run_process` on cancellations."""
     loop = asyncio.get_running_loop()
     give_up, pause, cancelled, killed = loop.time() + grace_seconds, 0.001, 0, False

@@ -73,8 +73,8 @@ def _seen(
         if not looked_at or call.id in holders or holds_mark(call.record.arguments):
             continue
         arguments = call.record.arguments
-        if _may_refer(arguments):
-            arguments = _resolved(turn, call, earlier, tools)
+        if may_refer(arguments):
+            arguments = resolved(turn, call, earlier, tools)
         if arguments is not None:
             yield call, arguments
 
@@ -102,16 +102,16 @@ def _is_loop(call: CallView) -> bool:
     )
 
 
-def _may_refer(value: Any) -> bool:
+def may_refer(value: Any) -> bool:
     """Whether a text of it could refer to another call, or escape that."""
     if isinstance(value, str):
         return "$" in value
     if is_object(value):
-        return any("$" in name or _may_refer(one) for name, one in value.items())
-    return is_list(value) and any(_may_refer(one) for one in value)
+        return any("$" in name or may_refer(one) for name, one in value.items())
+    return is_list(value) and any(may_refer(one) for one in value)
 
 
-def _resolved(
+def resolved(
     turn: TurnView, call: CallView, earlier: Mapping[str, CallView], tools: "Toolset"
 ) -> Any:
     """What the arguments of a call were once its references were; None if that cannot be told."""

@@ -6,7 +6,10 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+import msgspec
+
 from laneway.engine import admission
+from laneway.engine.abandoning import Abandoned, to_undo, undo
 from laneway.engine.answering import Said, answer, revoke
 from laneway.engine.bookkeeping import account_of, hold_again, open_account, setting_with
 from laneway.engine.budget_status import BudgetStatus
@@ -64,12 +67,12 @@ from laneway.errors import (
     UnknownCallError,
     UsageError,
 )
-from laneway.facts import Fact, HostNoted, MessageSaid, Row, RunOpened, RunTaken
+from laneway.facts import Fact, HostNoted, MessageSaid, Row, RunAbandoned, RunOpened, RunTaken
 from laneway.ids import RunId
 from laneway.journal.fold import CallView, GrantView, RunView, TurnView, fold
 from laneway.journal.lease import this_driver
 from laneway.journal.writer import RunLog
-from laneway.outcomes import Failure, StopReason
+from laneway.outcomes import Failure, StoppedBy, StopReason
 from laneway.policies.budgets import Budgets
 from laneway.policies.layers import OnePolicy, with_run_layer
 from laneway.policies.stopping import Through, reason_named
@@ -127,6 +130,7 @@ class Run:
                 the run hold a secret of the host's, which would be written down with them.
         """
         services = self._engine.services
+        self._engine.see_that_open(self._name)
         if services.loop is not asyncio.get_running_loop():
             raise EngineBusyError
         bound = {**self._engine.bound, **self._bound}
@@ -545,6 +549,63 @@ class Run:
         scheduler.go_on(Through.RESUME, whole_text(by))
         await scheduler.kept()
 
+    async def abandon(
+        self, *, compensate: bool = False, reason: str = "", by: str = ""
+    ) -> Abandoned:
+        """Give the run up: stop it (CANCELLED), and undo what its calls have done, if asked for.
+
+        What runs is told to stop, and waited for. Then the compensations of the tools
+        (`@tool(compensate=…)`) are entered one after another, that of the call that ended last
+        first, each once, with the lanes that its call held; a failed one does not keep the others
+        from being entered. Calls within a call are undone in place of it, where its tool has no
+        compensation. After a crash the same call of this goes on where it was.
+
+        Args:
+            compensate: whether what has been done is to be undone.
+            reason: kept, and told to the model.
+            by: who says so.
+
+        Returns:
+            What was undone, and what was not.
+
+        Raises:
+            ShuttingDownError: the engine is being shut down; asked again later, it goes on.
+        """
+        scheduler = self._live
+        told, who = whole_text(reason), whole_text(by)
+        scheduler.stop(StopReason.CANCELLED, told or "the run was given up", by=who)
+        carry_out(scheduler)
+        await self.finish()
+        if not compensate:
+            await scheduler.kept()
+            return Abandoned()
+        if self.view.abandoned is None:
+            said = RunAbandoned(by=who, reason=told)
+            await scheduler.services.journal.keep(scheduler.log, [said])
+        found = Abandoned()
+        for call in to_undo(self.view):
+            tool = scheduler.services.tools.get(call.record.tool)
+            if call.children and (tool is None or tool.compensation is None):
+                found += await self._abandon_within(call, reason=told, by=who)
+            undoing = asyncio.ensure_future(undo(call, self._live))
+            await uncancelled(undoing)  # What has been begun is written down to its end.
+            found += undoing.result()
+        return found
+
+    async def _abandon_within(self, call: CallView, *, reason: str, by: str) -> Abandoned:
+        """Undo what the runs within a call have done, the last first."""
+        found = Abandoned()
+        for name in reversed(call.children):
+            async with self._engine.run(name) as below:
+                there = await below.abandon(compensate=True, reason=reason, by=by)
+            found += Abandoned(
+                **{
+                    word: tuple(f"{name}/{one}" if "/" not in one else one for one in named)
+                    for word, named in msgspec.structs.asdict(there).items()
+                }
+            )
+        return found
+
     def report(self) -> StopReport:
         """Say where the run stands and why: what is confirmed, what is unfinished, what was used.
 
@@ -720,7 +781,7 @@ class Run:
         """The scheduler, as long as something may be begun."""
         scheduler = self._entered
         if scheduler.leaving:
-            raise EngineClosedError(self._name)
+            raise scheduler.closed_error()
         if scheduler.log.broken is not None:
             raise scheduler.log.broken
         return scheduler
@@ -801,7 +862,7 @@ class Run:
             scheduler.close(turn)
             await self._wait(turn)  # What came only after something that is skipped goes on.
             if scheduler.leaving:
-                raise EngineClosedError(self._name)
+                raise scheduler.closed_error()
             if turn.open == before and not turn.closed:
                 scheduler.failed(RuntimeError(f"{turn.open} calls wait for nothing that will end"))
 
@@ -816,7 +877,7 @@ class Run:
             await uncancelled(asyncio.ensure_future(ending))
 
 
-STOPPED_WAITING: Told = cancelled("whoever waited for the turn was cancelled")
+STOPPED_WAITING: Told = cancelled("whoever waited for the turn was cancelled", StoppedBy.HOST)
 
 
 async def uncancelled(task: "asyncio.Future[Any]") -> None:

@@ -17,13 +17,8 @@ from laneway.engine.answering import follow
 from laneway.engine.asking import Probes
 from laneway.engine.bodies import INTERRUPTED, Bodies
 from laneway.engine.descent import refuse_all, top
-from laneway.engine.failures import (
-    APPROVAL_EXPIRED,
-    Told,
-    cancelled,
-    timed_out,
-    turn_timed_out,
-)
+from laneway.engine.ending.layers import in_queues, watch_queue, why_due
+from laneway.engine.failures import APPROVAL_EXPIRED, Told, cancelled, turn_timed_out
 from laneway.engine.live import LiveCall, LiveTurn
 from laneway.engine.looping import Watch
 from laneway.engine.nesting import take_in
@@ -35,15 +30,21 @@ from laneway.engine.seats import seats_of
 from laneway.engine.services import Services
 from laneway.engine.step import Step
 from laneway.engine.stopping import carry_out, ends_unstarted, enforce, go_on, meet, stop
-from laneway.errors import EngineClosedError, EngineFaultError, JournalError, LanewayError
+from laneway.errors import (
+    EngineClosedError,
+    EngineFaultError,
+    JournalError,
+    LanewayError,
+    ShuttingDownError,
+)
 from laneway.facts import ApprovalAnswered
 from laneway.journal.fold import CallView
 from laneway.journal.writer import RunLog
 from laneway.lanes.requests import Request
-from laneway.outcomes import Code, Failure, Outcome, StopReason
+from laneway.outcomes import Code, Failure, Outcome, StoppedBy, StopReason
 from laneway.policies.rules import Policy
 from laneway.policies.stopping import Through
-from laneway.states import State
+from laneway.states import PENDING, State
 
 T = TypeVar("T")
 
@@ -51,7 +52,7 @@ SLICE = 500
 """Calls admitted at a stretch, so that the loop's other users wait at most some milliseconds."""
 
 
-NOTHING_KEPT: Told = cancelled("the journal can keep nothing more")
+NOTHING_KEPT: Told = cancelled("the journal can keep nothing more", StoppedBy.FAULT)
 
 
 class Scheduler:
@@ -112,6 +113,8 @@ class Scheduler:
         self.refusal: Told | None = None
         """Why what is being submitted may begin nothing: all was cancelled in the meantime."""
         self.leaving = False
+        self.shut = False
+        """The engine is being shut down: what has not started waits for another driver."""
         self.left = False
         """All of it has stopped, or is parked: nobody needs to wait for anything any more."""
         self.interrupt: KeyboardInterrupt | None = None
@@ -160,7 +163,7 @@ class Scheduler:
                 if self._begins_nothing or refusal is not None:
                     break  # The rest stays PENDING, for whoever takes the run up.
                 for call in calls[start : start + SLICE]:
-                    if not call.waits and call.state is State.PENDING and call.told is None:
+                    if not call.waits and call.state is PENDING and call.told is None:
                         step.consider(call)
         except Exception as error:  # noqa: BLE001 - a fault of the engine: what it decided is void
             self.failed(error)
@@ -237,6 +240,7 @@ class Scheduler:
             return
         if call.state is State.QUEUED:
             step.ask_for_lanes(call, waited=True)
+            watch_queue(call)
         elif call.state is State.BACKING_OFF:
             step.queue(call, call.rule)
         elif call.state is State.AWAITING_APPROVAL:
@@ -370,7 +374,7 @@ class Scheduler:
         if self.is_quiet(turn) and (turn.closed or self.log.broken is None):
             return
         if self.log.broken is None or self.leaving:
-            raise EngineClosedError(self.log.view.run)
+            raise self.closed_error()
         raise self.log.broken
 
     async def kept(self) -> None:
@@ -392,7 +396,7 @@ class Scheduler:
             moving = (State.QUEUED, State.RUNNING, State.BACKING_OFF)
             self.cancel(
                 [call for call in turn.calls if call.state in moving],
-                cancelled("the program left the run"),
+                cancelled("the program left the run", StoppedBy.HOST),
             )
             for call in turn.calls:
                 if call.state is State.AWAITING_APPROVAL:
@@ -411,7 +415,12 @@ class Scheduler:
             if self.account is not None:
                 self.account.close()
             if self.turn is not None:
-                self._wake(self.turn, EngineClosedError(self.log.view.run))
+                self._wake(self.turn, self.closed_error())
+
+    def closed_error(self) -> EngineClosedError:
+        """Why nothing more of the run can be waited for."""
+        run = self.log.view.run
+        return ShuttingDownError(run) if self.shut else EngineClosedError(run)
 
     # Events from the engine
 
@@ -428,14 +437,19 @@ class Scheduler:
             step = Step(self)
             step.queue(call, call.rule)
             self.post(step)
+        elif call.state is State.QUEUED:
+            self.cancel([call], in_queues(self.services.limits.queue_seconds))
         elif call.told is None:
-            call.told = timed_out(self.bodies.limit_of(call))
-            self.bodies.tell(call)
+            call.told = why_due(call)
+            if call.told is not None:
+                self.bodies.tell(call)
         else:
             self.bodies.give_up(call)
 
     def turn_expired(self, turn: LiveTurn) -> None:
         """The turn as a whole has taken too long."""
+        if turn.parked:
+            return
         told = turn_timed_out(turn.limit_seconds)
         self._happens(lambda turn: self.cancel(turn.calls, told), turn)
 

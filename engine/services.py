@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING
 
 from laneway.claims import exclusive
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 OWN = "lane:engine/"
 """Lanes that the engine itself takes, and limits say how wide they are."""
 THREAD_LANE = f"{OWN}threads"
+PROCESS_LANE = f"{OWN}processes"
+PROCESS = (exclusive(PROCESS_LANE),)
 THREAD = (exclusive(THREAD_LANE),)
 """A synchronous call asks for a thread when it holds all its claims, so that none waits unused
 behind a call that waits for something else; a call that is RUNNING has its thread."""
@@ -47,7 +50,16 @@ class Limits:
     """Every limit has a value; `math.inf` lifts one, by name."""
 
     call_seconds: float = 30.0
-    """A call without a timeout of its own (agents' tool calls: 10–30 s)."""
+    """An attempt of a call without a timeout of its own (agents' tool calls: 10–30 s)."""
+    attempts_seconds: float = 300.0
+    """All attempts of a call and the pauses between them, without the time in queues; at least as
+    long as one attempt."""
+    queue_seconds: float = inf
+    """A call in the queues of its lanes, each time; the turn's limit goes on beside it."""
+    idle_seconds: float = 60.0
+    """Between two reports of a tool that reports progress, from the first on."""
+    blocked_seconds: float = 0.5
+    """A coroutine that keeps the event loop from turning is told of after so long (`Status`)."""
     turn_seconds: float = 900.0
     """A turn as a whole; rests while only humans are awaited."""
     grace_seconds: float = 1.0
@@ -56,6 +68,14 @@ class Limits:
     """A question to a human."""
     tool_threads: int = 32
     """Synchronous calls at once."""
+    tool_processes: int = 8
+    """Calls of tools with `isolation="process"` at once."""
+    process_memory_mb: float = 4096.0
+    """What the process of such a call may map, in MiB."""
+    process_cpu_seconds: float = inf
+    """How long the process of such a call may compute, over all its threads."""
+    process_result_mb: float = 32.0
+    """What such a call may give back, as JSON, in MiB."""
     stuck_threads: int = 64
     """Stuck threads that are replaced; beyond, they count against `tool_threads`."""
     back_off_seconds: float = 1.0
@@ -75,11 +95,10 @@ class Limits:
                 raise UsageError(
                     f"Limits.{name} is {given!r}; give a number of 0 or more (math.inf lifts it)"
                 )
-        whole = isinstance(self.tool_threads, int)  # pyright: ignore[reportUnnecessaryIsInstance]
-        if not whole or self.tool_threads < 1:
-            raise UsageError(
-                f"Limits.tool_threads is {self.tool_threads!r}; give a whole number of 1 or more"
-            )
+        for name in ("tool_threads", "tool_processes"):
+            given = getattr(self, name)
+            if not isinstance(given, int) or given < 1:
+                raise UsageError(f"Limits.{name} is {given!r}; give a whole number of 1 or more")
         if not self.approval_seconds > 0:
             raise UsageError(
                 "Limits.approval_seconds is 0, so nobody could ever answer; give more, or math.inf "
@@ -131,5 +150,11 @@ class Services:
     """Hears what the runs do; None where nobody listens."""
     bell: Bell = field(default_factory=Bell)
     """Rings whenever a human is asked."""
+    queues_limited: bool = field(init=False)
+    """Whether waiting in queues has a limit."""
     overtake: bool
     """A call that waits for a human holds up only what needs it, not what conflicts with it."""
+
+    def __post_init__(self) -> None:
+        """Look at what is asked for often."""
+        self.queues_limited = self.limits.queue_seconds != inf

@@ -14,6 +14,7 @@ from laneway.effects import Effect
 from laneway.engine.callables import Callee
 from laneway.engine.claiming import ClaimsOf
 from laneway.engine.docstrings import summary
+from laneway.engine.isolation.declaring import idle_of, isolation_of
 from laneway.engine.serialise import digest
 from laneway.errors import ToolError
 from laneway.lanes.priorities import PRIORITY_HINT, is_priority
@@ -57,6 +58,22 @@ class Declarations(TypedDict, total=False):
     """Seconds for one attempt; the engine's default if left out, math.inf for no limit."""
     minimum_seconds: float
     """How long a call needs at least: with less left of its run's time it is not started."""
+    total_timeout: float | None
+    """Seconds for all attempts and the pauses between them; `Limits.attempts_seconds` if left
+    out, and at least one attempt."""
+    idle_timeout: float | None
+    """Seconds that the tool may go without `ToolContext.progress`; needs a ToolContext."""
+    isolation: str | None
+    """`process` runs each call in a process of its own, with its own limits, which can be ended
+    at any time; `thread` or None runs a synchronous function in a thread. See docs/isolation.md."""
+    memory_mb: float | None
+    """What the process of a call may map, in MiB; `Limits.process_memory_mb` if left out."""
+    cpu_seconds: float | None
+    """How long the process of a call may compute; `Limits.process_cpu_seconds` if left out."""
+    stops_siblings: bool
+    """Whether the other open calls of the turn are stopped when a call of this tool has failed."""
+    compensate: Callable[..., Any] | None
+    """Undoes a call when its run is abandoned: gets a `Done`; sync or async (docs/isolation.md)."""
     retries: int
     """Further attempts after a transient fault, if a repeat is safe."""
     priority: int
@@ -118,6 +135,15 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
     timeout_seconds: float | None = None
     """None for the engine's default, math.inf for no limit."""
     minimum_seconds: float = 0.0
+    total_timeout_seconds: float | None = None
+    idle_seconds: float | None = None
+    isolation: str = ""
+    """`process`, or empty for the event loop and its threads."""
+    memory_mb: float | None = None
+    cpu_seconds: float | None = None
+    stops_siblings: bool = False
+    compensate: str = ""
+    """The function that undoes a call, by name; `Tool.compensation` runs it."""
     retries: int = 0
     priority: int = 0
     """Steps of `AGEING_SECONDS` that its calls come earlier where they wait; may be negative."""
@@ -193,8 +219,15 @@ def spec_of(callee: Callee, schema: dict[str, Any], said: Declarations) -> ToolS
         idempotent=effect.changes_nothing or bool(idempotent),
         declared=any(said.get(word) is not None for word in _SAYING),
         claims=_claims_text(claims),
-        timeout_seconds=_timeout(name, said.get("timeout")),
         minimum_seconds=_minimum(name, said.get("minimum_seconds", 0.0)),
+        timeout_seconds=_seconds(name, "timeout", said.get("timeout")),
+        total_timeout_seconds=_seconds(name, "total_timeout", said.get("total_timeout")),
+        idle_seconds=idle_of(name, callee, said.get("idle_timeout")),
+        isolation=isolation_of(name, callee, said),
+        memory_mb=_seconds(name, "memory_mb", said.get("memory_mb")),
+        cpu_seconds=_seconds(name, "cpu_seconds", said.get("cpu_seconds")),
+        stops_siblings=bool(said.get("stops_siblings", False)),
+        compensate=_name_of(said.get("compensate")),
         retries=_retries(name, said.get("retries", 0)),
         priority=_priority(name, said.get("priority", 0)),
         risk=_risk(name, said.get("risk", "")),
@@ -204,7 +237,7 @@ def spec_of(callee: Callee, schema: dict[str, Any], said: Declarations) -> ToolS
         approval=said.get("approval", False),
         approvers=_approvers(name, said.get("approvers", 1), asks=bool(said.get("approval"))),
         strict=said.get("strict", False),
-        sync=callee.sync,
+        sync=callee.sync or said.get("isolation") == "process",
         literal=literal,
         bound=bound,
         secret_bound=bound - callee.shown,
@@ -245,7 +278,7 @@ def bound_of(callee: Callee, said: Declarations) -> frozenset[str]:
 
 
 _RISK = re.compile(r"[\w-]{1,64}")
-_FLAGS = ("idempotent", "approval", "strict")
+_FLAGS = ("idempotent", "approval", "strict", "stops_siblings")
 
 
 def _effect(tool: str, effect: object) -> Effect | None:
@@ -271,12 +304,13 @@ def _name_of(function: object) -> str:
     return str(getattr(function, "__qualname__", type(function).__qualname__))
 
 
-def _timeout(tool: str, seconds: float | None) -> float | None:
-    if seconds is not None and not seconds > 0:
+def _seconds(tool: str, word: str, given: float | None) -> float | None:
+    if given is not None and not given > 0:
+        unit, what = ("MiB", "size") if word == "memory_mb" else ("seconds", "time")
         raise ToolError(
-            tool, f"timeout={seconds!r} is no time; give seconds, or math.inf for no limit"
+            tool, f"{word}={given!r} is no {what}; give {unit}, or math.inf for no limit"
         )
-    return None if seconds is None else float(seconds)
+    return None if given is None else float(given)
 
 
 def _poll_seconds(tool: str, seconds: Any) -> float | None:

@@ -7,10 +7,11 @@ once, so that the next event sees what this one decided; the world sees it after
 
 from collections.abc import Sequence
 from math import inf
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from laneway.calls import Reason
 from laneway.claims import Claim
+from laneway.engine.ending.layers import watch_queue
 from laneway.engine.failures import (
     APPROVAL_STALE,
     WITHDRAWN,
@@ -21,6 +22,7 @@ from laneway.engine.failures import (
     exception_text,
     found_failed,
     lane_full,
+    owned_up,
     skipped,
     stopped,
 )
@@ -32,7 +34,7 @@ from laneway.engine.nesting import permit
 from laneway.engine.probing import Finding, Found
 from laneway.engine.request_order import Books, queue_together
 from laneway.engine.sealing import outcome_of
-from laneway.engine.services import THREAD, Services
+from laneway.engine.services import PROCESS, THREAD, Services
 from laneway.engine.settling import settlement_note
 from laneway.facts import (
     ApprovalAsked,
@@ -51,14 +53,25 @@ from laneway.ids import ApprovalId
 from laneway.lanes.names import is_alias, is_lane
 from laneway.lanes.priorities import bounded
 from laneway.lanes.requests import Request
-from laneway.outcomes import Code, Failure, Happened, Outcome, succeeded
+from laneway.outcomes import Code, Failure, Happened, Outcome, StoppedBy, succeeded
 from laneway.policies.approvals import approval_id, digest, expiry
 from laneway.policies.grants import Demands
-from laneway.policies.questions import Decision, Question, Verdict, denied
-from laneway.states import State
+from laneway.policies.questions import ALLOW, DENY, Decision, Question, Verdict, denied
+from laneway.states import (
+    AWAITING_APPROVAL,
+    DENIED,
+    PENDING,
+    QUEUED,
+    RUNNING,
+    SUCCEEDED,
+    UNCERTAIN,
+    State,
+)
 
 if TYPE_CHECKING:
     from laneway.engine.scheduler import Scheduler
+
+T = TypeVar("T")
 
 
 class Step:
@@ -93,17 +106,17 @@ class Step:
         """Calls that are queued when all have been looked at; None to queue each at once."""
         self.starts: list[LiveCall] = []
         """Calls whose body may be entered once the facts are kept."""
-        self.probes: list[LiveCall] = []
+        self.probes: list[LiveCall] = _NONE
         """UNCERTAIN calls whose probe may be asked once the facts are kept."""
         self.ready: list[LiveCall] = []
         """Calls that wait for nothing any more and have not been looked at yet."""
-        self.skips: list[tuple[LiveCall, LiveCall]] = []
+        self.skips: list[tuple[LiveCall, LiveCall]] = _NONE
         """Calls that will not run, with the call that they needed."""
         self.turns: list[LiveTurn] = []
         """Turns in which something has ended."""
-        self.released: list[LiveCall] = []
+        self.released: list[LiveCall] = _NONE
         """Calls of other runs that were granted their lanes."""
-        self.landed: list[tuple[LiveCall, LiveCall]] = []
+        self.landed: list[tuple[LiveCall, LiveCall]] = _NONE
         """Calls of other runs that waited for one that is the same and over, with that one."""
 
     # From ready to running
@@ -132,14 +145,14 @@ class Step:
         verdict = self.judge(call)
         call.rule = verdict.rule
         watch = self.scheduler.watch
-        if watch is not None and verdict.decision is not Decision.DENY:
+        if watch is not None and verdict.decision is not DENY:
             loop = watch.refuses(call)
             if loop is not None:
                 self.end(call, State.DENIED, loop)
                 return
-        if verdict.decision is Decision.ALLOW:
+        if verdict.decision is ALLOW:
             self.queue(call, verdict.rule)
-        elif verdict.decision is Decision.DENY:
+        elif verdict.decision is DENY:
             self.end(call, State.DENIED, denied(verdict))
         elif rule := self._passes(call):
             self.queue(call, rule)
@@ -307,16 +320,18 @@ class Step:
         if gate is not None and not self._admitted(call, rule, gate):
             return
         turn = call.turn
-        if call.state is State.PENDING:
+        if call.state is PENDING:
             turn.active += 1
-        elif call.state is State.AWAITING_APPROVAL:
+        elif call.state is AWAITING_APPROVAL:
             turn.humans -= 1
-        call.move(State.QUEUED)
+        call.move(QUEUED)
         call.rule = rule
         record = call.record
         final = call.claims if call.claims is not record.claims else ()
         self.facts.append(CallQueued(call=record.id, rule=rule, claims=final, note=call.note))
         self.ask_for_lanes(call)
+        if self.services.queues_limited:
+            watch_queue(call)
 
     def _admitted(self, call: LiveCall, rule: str, gate: Books) -> bool:
         """Set aside what the call will use; say whether it is queued now."""
@@ -384,7 +399,9 @@ class Step:
             return  # It is being cancelled in this very step, and its lanes go straight back.
         if call.tool is not None and call.tool.spec.sync and not self._has_thread(call):
             return
-        call.move(State.RUNNING)
+        call.move(RUNNING)
+        if self.services.queues_limited:
+            self.services.deadlines.forget(call)
         scheduler = self.scheduler
         if scheduler.gate is not None:
             scheduler.gate.started(call)
@@ -397,27 +414,35 @@ class Step:
 
     def _has_thread(self, call: LiveCall) -> bool:
         if call.thread is None:
-            call.thread = self.services.lanes.request(THREAD, call)
+            assert call.tool is not None
+            seat = PROCESS if call.tool.spec.isolation == "process" else THREAD
+            call.thread = self.services.lanes.request(seat, call)
         return call.thread.granted
 
     # Endings
 
     def end(
-        self, call: LiveCall, state: State, outcome: Outcome, *, body_stopped: bool = True
+        self,
+        call: LiveCall,
+        state: State,
+        outcome: Outcome,
+        *,
+        body_stopped: bool = True,
+        by: StoppedBy | None = None,
     ) -> None:
-        """Give a call its one outcome, and see what follows."""
+        """Give a call its one outcome, and see what follows; `by` had it stopped, if anybody."""
         turn = call.turn
         was = call.state
         call.move(state)
         call.outcome = outcome
         turn.open -= 1
-        if was is not State.PENDING:
+        if was is not PENDING:
             turn.active -= 1
-            if was is State.AWAITING_APPROVAL:
+            if was is AWAITING_APPROVAL:
                 turn.humans -= 1
-            if was is not State.QUEUED:
+            if was is not QUEUED or self.services.queues_limited:
                 self.services.deadlines.forget(call)
-        if state is State.UNCERTAIN:
+        if state is UNCERTAIN:
             turn.uncertain += 1
             self.ask_probe(call)
         self.facts.append(
@@ -426,7 +451,8 @@ class Step:
                 state=state,
                 outcome=outcome,
                 stopped=body_stopped,
-                rule=call.rule if state is State.DENIED else "",
+                rule=call.rule if state is DENIED else "",
+                stopped_by=by,
             )
         )
         self.turns.append(turn)
@@ -437,7 +463,7 @@ class Step:
         if call.flight is not None:
             self._land(call)
         self.free(call)
-        if body_stopped and state is not State.UNCERTAIN:
+        if body_stopped and state is not UNCERTAIN:
             call.drop()
 
     def _land(self, call: LiveCall) -> None:
@@ -446,6 +472,7 @@ class Step:
             if follower.scheduler is self.scheduler:
                 self.land(follower, call)
             else:
+                self.landed = _own(self.landed)
                 self.landed.append((follower, call))
 
     def land(self, follower: LiveCall, leader: LiveCall) -> None:
@@ -462,17 +489,27 @@ class Step:
         """The run of a call can go on no more: who waits for it in another one does without."""
         for follower in part(call, self.services.flights):
             if follower.scheduler is not self.scheduler:
+                self.landed = _own(self.landed)
                 self.landed.append((follower, call))
 
-    def end_told(self, call: LiveCall, told: Told, *, still_running: bool = False) -> None:
-        """End a started call that was told to stop."""
+    def end_told(
+        self,
+        call: LiveCall,
+        told: Told,
+        *,
+        still_running: bool = False,
+        error: BaseException | None = None,
+    ) -> None:
+        """End a started call that was told to stop; `error` is what its body then raised."""
         failure = stopped(
             told,
             effect=call.record.effect,
             entered=call.entered or call.attempt - call.cleared > 1,
             still_running=still_running,
         )
-        self.end(call, told.state, failure, body_stopped=not still_running)
+        if error is not None:
+            failure = owned_up(failure, error, tool=call.record.tool)
+        self.end(call, told.state, failure, body_stopped=not still_running, by=told.by)
 
     def end_unstarted(self, call: LiveCall, told: Told) -> None:
         """End a call that was told to stop before it was started."""
@@ -483,7 +520,7 @@ class Step:
             still_running=False,
         )
         between = call.state is State.BACKING_OFF
-        self.end(call, told.state if between else State.CANCELLED, failure)
+        self.end(call, told.state if between else State.CANCELLED, failure, by=told.by)
 
     def give_back(self, call: LiveCall) -> None:
         """Free the lanes of a call whose body has stopped, or leave their queues."""
@@ -525,6 +562,7 @@ class Step:
             if owner.scheduler is self.scheduler:
                 self.start(owner)
             else:
+                self.released = _own(self.released)
                 self.released.append(owner)
 
     def free(self, call: LiveCall) -> None:
@@ -536,8 +574,10 @@ class Step:
             return
         if call.waits and call.successors:
             hand_on(call)
-        success = call.state is State.SUCCEEDED
-        unknown = call.state is State.UNCERTAIN
+        if not call.successors:
+            return
+        success = call.state is SUCCEEDED
+        unknown = call.state is UNCERTAIN
         held: list[tuple[LiveCall, Reason]] = []
         for target, reason in call.successors:
             if success or not reason.carries_failure:
@@ -545,6 +585,7 @@ class Step:
             elif unknown:
                 held.append((target, reason))
             else:
+                self.skips = _own(self.skips)
                 self.skips.append((target, call))
         if unknown:
             call.successors = held
@@ -553,6 +594,7 @@ class Step:
         """Skip what still waits for a call that has failed, or whose end will not be known."""
         for target, reason in call.successors:
             if reason.carries_failure:
+                self.skips = _own(self.skips)
                 self.skips.append((target, call))
 
     def _one_less(self, target: LiveCall) -> None:
@@ -577,6 +619,7 @@ class Step:
         if call.tool is not None and call.tool.probe is not None and not self.scheduler.leaving:
             call.probing = True
             call.turn.probing += 1
+            self.probes = _own(self.probes)
             self.probes.append(call)
 
     def probed(self, call: LiveCall, found: Found) -> None:
@@ -662,7 +705,7 @@ class Step:
                     continue
                 ready = self.in_order(ready)
             for call in ready:
-                if call.state is State.PENDING and call.told is None and not call.turn.parked:
+                if call.state is PENDING and call.told is None and not call.turn.parked:
                     self.consider(call)
 
     def close_turns(self) -> None:
@@ -673,6 +716,15 @@ class Step:
                 turn.closed = True
                 self.services.deadlines.forget(turn)
                 self.facts.append(TurnClosed(turn=turn.number))
+
+
+_NONE: list[Any] = []
+"""Stands for lists that most steps have nothing for; never changed."""
+
+
+def _own(items: list[T]) -> list[T]:
+    """A list that may be changed, in place of the one that all steps begin with."""
+    return [] if items is _NONE else items
 
 
 GATHERS = Verdict(Decision.ALLOW, "plan", "each call of the plan is judged on its own")

@@ -13,7 +13,7 @@ from laneway.engine.live import LiveCall, LiveTurn
 from laneway.engine.step import Step
 from laneway.errors import UsageError
 from laneway.facts import Fact, RunReopened, RunStopped
-from laneway.outcomes import Code, Ended, StopReason
+from laneway.outcomes import Code, Ended, StoppedBy, StopReason
 from laneway.policies.stopping import STOPS, Open, Stop, Through, refusal, stands, stopped_text
 from laneway.states import State
 
@@ -84,6 +84,7 @@ def enforce(scheduler: "Scheduler", turn: LiveTurn) -> None:
         state=State.CANCELLED,
         code=stopped.code or Code.CANCELLED,
         message="The call was cancelled, because " + stopped_text(stopped.reason, stopped.detail),
+        by=StoppedBy.USER,
     )
     for call in turn.calls:
         if call.state is State.UNCERTAIN and rule.unstarted is Open.END:

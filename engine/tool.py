@@ -29,6 +29,7 @@ from laneway.engine.spec import (
     spec_of,
     tool_name,
 )
+from laneway.engine.undoing.compensation import compensation_of
 from laneway.errors import ToolError, UsageError
 from laneway.outcomes import Failure
 
@@ -104,6 +105,13 @@ class Tool(Generic[P, R]):
             takes_any=callee.takes_any,
         )
         """Finds out what became of a call whose end nobody saw; None if the tool has none."""
+        self.compensation = compensation_of(
+            self.spec.name, said.get("compensate"), self.spec.effect
+        )
+        """Undoes a call; None if the tool has none."""
+        self.asynchronous = not callee.sync
+        """Whether the function itself is a coroutine function."""
+        self.context_parameter = callee.context
         self.wants_context = bool(callee.context)
         """Whether the function has a parameter for a ToolContext."""
         self._check = check

@@ -36,6 +36,7 @@ from laneway.facts import (
     ModeChanged,
     ProcessStarted,
     Row,
+    RunAbandoned,
     RunForked,
     RunOpened,
     RunReopened,
@@ -122,6 +123,7 @@ def _stream(fact: Fact) -> Stream:  # noqa: PLR0911 - one arm a kind of thing
             | RunForked()
             | RunStopped()
             | RunReopened()
+            | RunAbandoned()
             | ModeChanged()
             | HostNoted()
         ):

@@ -15,7 +15,13 @@ import aiosqlite
 
 from laneway.journal.faults import fault
 from laneway.journal.file import JournalFile
-from laneway.journal.statements import ROW_PARAMETERS, STATEMENTS, append
+from laneway.journal.statements import (
+    ROW_OF_ONE_PARAMETERS,
+    ROW_PARAMETERS,
+    STATEMENTS,
+    append,
+    append_of_one,
+)
 
 LARGEST = 1024
 """Rows of the largest statement. A batch is padded to the next power of two, so that few statements
@@ -25,6 +31,7 @@ several executions in one transaction."""
 _PADDING: list[None] = [None] * (LARGEST * ROW_PARAMETERS)
 
 _appending = cache(append)
+_appending_of_one = cache(append_of_one)
 
 
 class JournalConnection:
@@ -96,15 +103,40 @@ class JournalConnection:
         Raises:
             JournalError: it failed, and it is not known whether anything was kept.
         """
-        rows = len(parameters) // ROW_PARAMETERS
+        return await self._append(_appending, ROW_PARAMETERS, parameters, ())
+
+    async def append_of_one(self, parameters: list[Any], run: int, token: int, /) -> int:
+        """Append rows of one run, in one transaction, and count those that were kept: all or none.
+
+        Args:
+            parameters: Five for each row, one after the other; see `append_of_one` in schema.sql.
+            run: Its number in the file.
+            token: That its driver must show.
+
+        Raises:
+            JournalError: it failed, and it is not known whether anything was kept.
+        """
+        driven = (run, token)
+        return await self._append(_appending_of_one, ROW_OF_ONE_PARAMETERS, parameters, driven)
+
+    async def _append(
+        self,
+        statement: Callable[[int], str],
+        width: int,
+        parameters: list[Any],
+        behind: tuple[int, ...],
+    ) -> int:
+        rows, connection = len(parameters) // width, self._connection
         try:
             if rows <= LARGEST:
                 shape = 1 << (rows - 1).bit_length()
-                parameters += _PADDING[: (shape - rows) * ROW_PARAMETERS]
-                return (await self._connection.execute(_appending(shape), parameters)).rowcount
-            size = LARGEST * ROW_PARAMETERS
+                parameters += _PADDING[: (shape - rows) * width]
+                parameters += behind
+                return (await connection.execute(statement(shape), parameters)).rowcount
+            size = LARGEST * width
             parameters += _PADDING[: -len(parameters) % size]
-            parts = [parameters[start : start + size] for start in range(0, len(parameters), size)]
-            return (await self._connection.executemany(_appending(LARGEST), parts)).rowcount
+            starts = range(0, len(parameters), size)
+            parts = [[*parameters[start : start + size], *behind] for start in starts]
+            return (await connection.executemany(statement(LARGEST), parts)).rowcount
         except (sqlite3.Error, ValueError) as error:
             raise fault(self.path, "could not be written", error) from error

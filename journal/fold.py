@@ -31,6 +31,8 @@ from laneway.facts import (
     CallSettled,
     CallStarted,
     ChildEntered,
+    CompensationEnded,
+    CompensationStarted,
     Driver,
     Edit,
     Grant,
@@ -44,6 +46,7 @@ from laneway.facts import (
     ModeChanged,
     ProcessStarted,
     Row,
+    RunAbandoned,
     RunForked,
     RunOpened,
     RunReopened,
@@ -57,8 +60,8 @@ from laneway.facts import (
     Usage,
 )
 from laneway.ids import ApprovalId, CallId, RunId
-from laneway.outcomes import Outcome, StopReason, succeeded
-from laneway.states import ARROWS, ENDED, State, move
+from laneway.outcomes import Outcome, StoppedBy, StopReason, succeeded
+from laneway.states import ARROWS, ENDED, QUEUED, RUNNING, State, move
 
 SeldomFact = (
     AttemptEnded
@@ -68,6 +71,8 @@ SeldomFact = (
     | HolderStopped
     | ChildEntered
     | ProcessStarted
+    | CompensationStarted
+    | CompensationEnded
 )
 RunFact = (
     RunOpened
@@ -86,10 +91,11 @@ RunFact = (
     | TaskStarted
     | TaskEnded
     | GrantRevoked
+    | RunAbandoned
 )
 
 
-class CallView(msgspec.Struct, eq=False):
+class CallView(msgspec.Struct, eq=False, gc=False):
     """A call, as the facts so far tell. Times are monotonic seconds of the driver."""
 
     record: CallRecord
@@ -135,6 +141,12 @@ class CallView(msgspec.Struct, eq=False):
     """The fact that told of it."""
     note: str = ""
     """What the model is told beside its result."""
+    stopped_by: StoppedBy | None = None
+    """Who had it stopped; None if it ended by itself, or has not ended."""
+    compensating: bool = False
+    """Undoing it was begun, once and for all."""
+    compensated: Outcome | None = None
+    """What became of that."""
 
     @property
     def id(self) -> CallId:
@@ -295,6 +307,8 @@ class RunView:
     """How it was stopped, until something reopens it."""
     stopped_after: int = 0
     """How many turns it had then."""
+    abandoned: RunAbandoned | None = None
+    """Who gave it up for good, with what its calls have done to be undone."""
     below: Below | None = None
     """Where it stands below calls of other runs."""
     task_class: str = ""
@@ -334,9 +348,9 @@ class RunView:
         match row.fact:
             case CallQueued() as fact:
                 call = self.calls[fact.call]
-                if State.QUEUED not in ARROWS[call.state]:
-                    raise IllegalTransitionError(call.state, State.QUEUED)
-                call.state = State.QUEUED
+                if QUEUED not in ARROWS[call.state]:
+                    raise IllegalTransitionError(call.state, QUEUED)
+                call.state = QUEUED
                 call.since = call.queued = row.mono
                 call.rule = fact.rule
                 if fact.claims:
@@ -346,9 +360,9 @@ class RunView:
                 call.note = fact.note
             case CallStarted() as fact:
                 call = self.calls[fact.call]
-                if State.RUNNING not in ARROWS[call.state]:
-                    raise IllegalTransitionError(call.state, State.RUNNING)
-                call.state = State.RUNNING
+                if RUNNING not in ARROWS[call.state]:
+                    raise IllegalTransitionError(call.state, RUNNING)
+                call.state = RUNNING
                 call.since = call.started = row.mono
                 call.attempt = fact.attempt
                 call.token = fact.token
@@ -363,6 +377,7 @@ class RunView:
                 call.stuck = not fact.stopped
                 call.ended_wall = row.wall
                 call.ended_seq = row.seq
+                call.stopped_by = fact.stopped_by
                 if fact.rule:
                     call.rule = fact.rule
             case TurnSubmitted() as fact:
@@ -385,12 +400,14 @@ class RunView:
                 | HolderStopped()
                 | ChildEntered()
                 | ProcessStarted()
+                | CompensationStarted()
+                | CompensationEnded()
             ) as fact:
                 self._seldom(fact, row)
             case _ as fact:
                 self._of_the_run(fact)
 
-    def _seldom(self, fact: SeldomFact, row: Row) -> None:
+    def _seldom(self, fact: SeldomFact, row: Row) -> None:  # noqa: C901 - one arm per fact
         """Take in what befalls few calls."""
         call, mono = self.calls[fact.call], row.mono
         match fact:
@@ -400,7 +417,7 @@ class RunView:
             case CallReopened():
                 call.state = move(call.state, State.BACKING_OFF)
                 call.since = mono
-                call.outcome = call.ended = None
+                call.outcome = call.ended = call.stopped_by = None
                 call.cleared = call.attempt
                 call.by = fact.by
             case CallSettled():
@@ -416,6 +433,10 @@ class RunView:
                     call.children = (*call.children, fact.run)
             case ProcessStarted():
                 call.processes = (*call.processes, fact)
+            case CompensationStarted():
+                call.compensating = True
+            case CompensationEnded():
+                call.compensated = fact.outcome
             case _ as never:
                 assert_never(never)
 
@@ -453,6 +474,8 @@ class RunView:
                 self.stopped, self.stopped_after = fact, len(self.turns)
             case RunReopened():
                 self.stopped = None
+            case RunAbandoned():
+                self.abandoned = fact
             case LevelEntered():
                 self.levels[fact.run] = fact.agent
             case LaneChanged():

@@ -169,13 +169,21 @@ class SqliteStore:
         bodies = [encode(row) for row in batch]
         if bodies and max(map(len, bodies)) > SPILL_BYTES:
             bodies = await asyncio.to_thread(self._spill, bodies)
-        parameters, rows = _bind(batch, bodies, leases)
-        before, runs = lease_clock(), {row.run for row in batch}
+        runs = {row.run for row in batch}
+        lease = leases.held.get(batch[0].run) if len(runs) == 1 else None
+        if lease is None:
+            parameters, rows = _bind(batch, bodies, leases)
+        else:
+            parameters, rows = _bind_one(batch, bodies, lease), len(batch)
+        before = lease_clock()
         if leases.lost:
             runs -= leases.lost.keys()
         try:
             if rows:
-                kept = await connection.append(parameters)
+                if lease is None:
+                    kept = await connection.append(parameters)
+                else:
+                    kept = await connection.append_of_one(parameters, lease.id, lease.token)
                 if kept != rows:
                     await leases.find_lost(runs, missing=rows - kept)
                 leases.heard(runs, before)
@@ -357,6 +365,21 @@ def _bind(batch: Sequence[Row], bodies: Sequence[bytes], leases: Leases) -> tupl
         parameters += (lease.id, lease.token, seq, wall, mono, link, body)
         count += 1
     return parameters, count
+
+
+def _bind_one(batch: Sequence[Row], bodies: Sequence[bytes], lease: Lease) -> list[Any]:
+    """Lay out a batch of one run for `append_of_one`."""
+    parameters: list[Any] = []
+    place, seq, link = lease.id << 32, lease.next_seq, lease.link
+    for row, body in zip(batch, bodies, strict=True):
+        if row.seq != seq:
+            raise _refusal(row, lease)
+        wall, mono = row.wall, row.mono
+        link = next_link(link, seq, wall, mono, body)
+        parameters += (place | seq, wall, mono, link, body)
+        seq += 1
+    lease.next_seq, lease.link = seq, link
+    return parameters
 
 
 def _refusal(row: Row, lease: Lease | None) -> JournalError:

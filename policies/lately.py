@@ -41,14 +41,23 @@ class Entry(msgspec.Struct, eq=False, gc=False):
     """Whether such a call changes anything."""
     fresh: bool
     """Whether nothing in the window was the same when it was asked for."""
-    calls: list[tuple[Calls, CallId]]
+    where: Calls
+    """Where the outcome of its first call will be found, with the name of that."""
+    name: CallId
+    more: tuple[tuple[Calls, CallId], ...] = ()
+    """Of the same answer."""
     told: bytes | None = None
     """What its results are the same by, once that is known."""
 
     @property
+    def count(self) -> int:
+        """How many calls it stands for."""
+        return 1 + len(self.more)
+
+    @property
     def outcomes(self) -> list[Outcome | None]:
         """What its calls came to."""
-        found = [calls.get(name) for calls, name in self.calls]
+        found = [calls.get(name) for calls, name in ((self.where, self.name), *self.more)]
         return [None if call is None else call.outcome for call in found]
 
     @property
@@ -125,10 +134,10 @@ class Lately:
             effect: whether it changes anything.
         """
         if known is not None and known.turn == self.turn:
-            known.calls.append(call)
+            known.more = (*known.more, call)
             known.told = None
             return
-        entry = Entry(key, tool, self.turn, effect, known is None, [call])
+        entry = Entry(key, tool, self.turn, effect, known is None, *call)
         self.latest[key] = entry
         self.entries.append(entry)
         self.added += 1

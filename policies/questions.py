@@ -5,7 +5,7 @@ Reads the vocabulary of the root; feeds every policy and the engine, which alone
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -21,6 +21,11 @@ class Decision(StrEnum):
     ASK = "ask"
     """A human decides first; the call waits without a lane."""
     DENY = "deny"
+
+
+ALLOW: Final = Decision.ALLOW
+"""For whoever asks on the path of each call; see `states`."""
+DENY: Final = Decision.DENY
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):

@@ -628,21 +628,25 @@ def test_a_value_that_cannot_be_kept_is_refused_and_the_store_goes_on(path: Path
     assert with_store(store, scenario) == good
 
 
+@pytest.mark.parametrize("several", [False, True])
 def test_rows_that_vanish_without_a_reason_poison_the_store(
-    path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, monkeypatch: pytest.MonkeyPatch, several: bool
 ) -> None:
-    store = SqliteStore(path)
+    store, other = SqliteStore(path), RunId("other")
+    batch = [*notes(RUN, 1), *(notes(other, 1) if several else notes(RUN, 2)[1:])]
 
-    async def keep_nothing(connection: JournalConnection, parameters: list[Any]) -> int:
+    async def keep_nothing(connection: JournalConnection, *_: Any) -> int:
         return 0
 
     async def scenario() -> None:
         await store.take(RUN, this_driver())
-        monkeypatch.setattr(JournalConnection, "append", keep_nothing)
+        await store.take(other, this_driver())
+        statement = "append" if several else "append_of_one"
+        monkeypatch.setattr(JournalConnection, statement, keep_nothing)
         with pytest.raises(JournalError, match="did not keep 2 facts, for no known reason"):
-            await store.commit(notes(RUN, 2))
+            await store.commit(batch)
         with pytest.raises(JournalError, match="takes nothing more"):
-            await store.commit(notes(RUN, 2))
+            await store.commit(batch)
 
     with_store(store, scenario)
 

@@ -552,7 +552,7 @@ def test_a_resumed_watch_is_the_one_that_was_live() -> None:
         watch = run._live.watch
         assert watch is not None
         entries = [
-            (entry.key, entry.tool, entry.effect, entry.fresh, len(entry.calls), entry.result)
+            (entry.key, entry.tool, entry.effect, entry.fresh, entry.count, entry.result)
             for entry in watch.lately.entries
         ]
         return entries, watch.stopped, watch._refusals, watch.lately.few, watch.lately.warned

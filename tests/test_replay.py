@@ -27,6 +27,8 @@ from laneway.facts import (
     CallSettled,
     CallStarted,
     ChildEntered,
+    CompensationEnded,
+    CompensationStarted,
     Driver,
     Fact,
     Grant,
@@ -40,6 +42,7 @@ from laneway.facts import (
     ModeChanged,
     ProcessStarted,
     Row,
+    RunAbandoned,
     RunForked,
     RunOpened,
     RunReopened,
@@ -137,6 +140,9 @@ def eventful() -> list[Fact]:
         RunStopped(reason=StopReason.NEEDS_USER_INPUT, detail="Which one?"),
         RunReopened(through="say"),
         LevelEntered(run=RunId("r/t2.1/1"), agent="critic"),
+        RunAbandoned(by="ann", reason="enough"),
+        CompensationStarted(call=ONE),
+        CompensationEnded(call=ONE, outcome=Success(value=None)),
     ]
 
 

@@ -1389,3 +1389,47 @@ def test_several_people_who_must_agree_are_all_told() -> None:
 
 def test_nothing_is_carried_where_no_span_is() -> None:
     assert trace_context() == {}
+
+
+def test_undoing_is_told_of_the_run() -> None:
+    ears, stage = Ears(), Stage()
+    undone: list[Any] = []
+
+    def undo(result: Any) -> None:
+        undone.append(result)
+
+    theatre = Theatre(
+        stage,
+        stage.tool("pay", Return(7), effect=Effect.EXTERNAL, claims=[], compensate=undo),
+        telemetry=ears.telemetry(),
+    )
+
+    async def host(run: Run) -> None:
+        await run.submit(plan(call("a", "pay")))
+        await run.abandon(compensate=True, by="ann")
+
+    theatre.enter(host)
+
+    (run,) = [span for span in ears.spans if span.name == "invoke_workflow"]
+    told_ = [(event.name, dict(event.attributes or {})) for event in run.events]
+    assert [one for one in told_ if "abandoned" in one[0] or "compensation" in one[0]] == [
+        ("laneway.run.abandoned", {"laneway.by": "ann"}),
+        ("laneway.compensation.started", {"laneway.call": "t1.1"}),
+        ("laneway.compensation.ended", {"laneway.call": "t1.1", "laneway.succeeded": True}),
+    ]
+
+
+def test_the_process_of_an_isolated_tool_is_below_its_attempt() -> None:
+    ears = Ears()
+    isolated = tool(trace_context, effect=Effect.READ, claims=[], isolation="process")
+    found: list[Any] = []
+
+    async def main() -> None:
+        async with Engine([isolated], telemetry=ears.telemetry()) as engine, engine.run("r") as run:
+            turn = await run.submit(plan(call("a", "trace_context")))
+            found.extend(turn.outcomes.values())
+
+    asyncio.run(main())
+
+    (attempt,) = ears.attempts("t1.1")
+    assert f"{context_of(attempt):016x}" in str(found[0])

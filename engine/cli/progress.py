@@ -24,6 +24,8 @@ from laneway.facts import (
     CallSettled,
     CallStarted,
     ChildEntered,
+    CompensationEnded,
+    CompensationStarted,
     GrantRevoked,
     HolderStopped,
     HostNoted,
@@ -34,6 +36,7 @@ from laneway.facts import (
     ModeChanged,
     ProcessStarted,
     Row,
+    RunAbandoned,
     RunForked,
     RunOpened,
     RunReopened,
@@ -135,6 +138,12 @@ class Progress:
                 yield self._line("↻", view.calls[call], f"will run again: it did nothing{told}")
             case GrantRevoked(grant=grant, by=by):
                 yield f"  · what was granted with {grant} was revoked{f' by {by}' if by else ''}"
+            case RunAbandoned(by=by):
+                yield f"  ■ the run was given up{f' by {by}' if by else ''}; it is to be undone"
+            case CompensationStarted(call=call):
+                yield self._line("↩", view.calls[call], "is being undone")
+            case CompensationEnded(call=call, outcome=outcome):
+                yield self._line("↩", view.calls[call], f"undone: {outcome_text(outcome)}")
             case LossAccepted(lost=lost):
                 yield f"  ! {lost} damaged facts were given up"
             case TaskStarted(task=task, run=run):

@@ -17,7 +17,7 @@ Message = dict[str, Any]
 """A message in a provider's form, plain JSON."""
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class Asked(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A call as the model wrote it."""
 
     id: str

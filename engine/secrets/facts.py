@@ -20,10 +20,12 @@ from laneway.facts import (
     CallEnded,
     CallProbed,
     CallSettled,
+    CompensationEnded,
     Fact,
     HolderStopped,
     HostNoted,
     MessageSaid,
+    RunAbandoned,
     RunStopped,
     TaskEnded,
     TurnSubmitted,
@@ -38,6 +40,7 @@ _TEXTS: dict[type[Any], tuple[str, ...]] = {
     CallProbed: ("detail",),
     HostNoted: ("note",),
     RunStopped: ("detail",),
+    RunAbandoned: ("reason",),
 }
 """Fields whose whole value is scrubbed."""
 
@@ -63,7 +66,7 @@ def sealed_fact(fact: Fact, vault: Vault) -> Fact:
                 pattern = vault.scrubbed(grant.pattern)
                 same = pattern is grant.pattern
                 changes["grant"] = grant if same else _replace(grant, pattern=pattern)
-        case CallEnded() | CallSettled() | TaskEnded():
+        case CallEnded() | CallSettled() | TaskEnded() | CompensationEnded():
             changes = {"outcome": sealed_outcome(fact.outcome, vault)}
         case MessageSaid():
             changes = {"message": vault.scrubbed(fact.message, leave=STRUCTURE)}
@@ -84,9 +87,11 @@ def sealed_outcome(outcome: Outcome, vault: Vault) -> Outcome:
         value = vault.scrubbed(outcome.value)
         return outcome if value is outcome.value else Success(value=value)
     message, hint = vault.scrub(outcome.message), vault.scrub(outcome.hint)
-    if message is outcome.message and hint is outcome.hint:
+    parts = {name: tuple(map(vault.scrub, getattr(outcome, name))) for name in ("done", "left")}
+    changed = (message, hint, *parts.values())
+    if changed == (outcome.message, outcome.hint, outcome.done, outcome.left):
         return outcome
-    return msgspec.structs.replace(outcome, message=message, hint=hint)
+    return msgspec.structs.replace(outcome, message=message, hint=hint, **parts)
 
 
 def _of_turn(fact: TurnSubmitted, vault: Vault) -> dict[str, Any]:

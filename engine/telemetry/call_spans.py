@@ -76,6 +76,8 @@ def tried(spans: RunSpans, fact: AttemptEnded, at: int, course: Course) -> None:
 def ended(spans: RunSpans, fact: CallEnded, at: int, course: Course) -> None:
     """Its outcome is there; a body that outlives it keeps its attempt open."""
     failure = fact.outcome if isinstance(fact.outcome, Failure) else None
+    if fact.stopped_by is not None:
+        course.span.set_attribute("laneway.stopped_by", fact.stopped_by.value)
     if failure is not None and failure.code is Code.LOOP_DETECTED:
         course.span.add_event("laneway.loop.blocked", None, at)
     if course.stuck:

@@ -8,8 +8,11 @@ from laneway.engine.telemetry.tree import RunSpans
 from laneway.facts import (
     BudgetNeared,
     CallSettled,
+    CompensationEnded,
+    CompensationStarted,
     LaneChanged,
     ModeChanged,
+    RunAbandoned,
     RunOpened,
     RunReopened,
     RunStopped,
@@ -97,6 +100,25 @@ def neared(spans: RunSpans, fact: BudgetNeared, at: int) -> None:
         "laneway.limit": fact.limit,
     }
     spans.span.add_event("laneway.budget.neared", told, at)
+
+
+def abandoned(spans: RunSpans, fact: RunAbandoned, at: int) -> None:
+    """The run was given up, and what its calls have done is to be undone."""
+    spans.span.add_event("laneway.run.abandoned", {"laneway.by": fact.by}, at)
+
+
+def undoing(spans: RunSpans, fact: CompensationStarted, at: int) -> None:
+    """What a call has done is being undone."""
+    spans.span.add_event("laneway.compensation.started", {"laneway.call": fact.call}, at)
+
+
+def undone(spans: RunSpans, fact: CompensationEnded, at: int) -> None:
+    """What became of that."""
+    told: Attributes = {
+        "laneway.call": fact.call,
+        "laneway.succeeded": succeeded(fact.outcome),
+    }
+    spans.span.add_event("laneway.compensation.ended", told, at)
 
 
 def settled(spans: RunSpans, fact: CallSettled, at: int) -> None:

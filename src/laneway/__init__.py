@@ -16,10 +16,12 @@ The package, from the bottom up:
 
 from laneway.claims import Access, Claim
 from laneway.effects import Effect
+from laneway.engine.abandoning import Abandoned
 from laneway.engine.budget_status import BudgetStatus, BudgetWarning
 from laneway.engine.context import ToolContext
 from laneway.engine.engine import Engine, Status
-from laneway.engine.failing import NestedCallFailed, ToolFailed
+from laneway.engine.failing import NestedCallFailed, PartialEffect, ToolFailed
+from laneway.engine.isolation.watchdog import Blocked
 from laneway.engine.planning import plan_tool
 from laneway.engine.probing import Found
 from laneway.engine.reports import StopReport
@@ -27,14 +29,16 @@ from laneway.engine.requesting import Request
 from laneway.engine.run import Run
 from laneway.engine.secrets.marks import Secret
 from laneway.engine.services import Limits
+from laneway.engine.shutdown import Shutdown
 from laneway.engine.telemetry.carrying import continued, trace_context
 from laneway.engine.telemetry.options import Telemetry
 from laneway.engine.tools import Bound, Tool, tool
 from laneway.engine.turn import Turn
+from laneway.engine.undoing.compensation import Done
 from laneway.errors import BudgetExceededError, LanewayError
 from laneway.lanes.lane import Lane, Rate
 from laneway.lanes.statistics import LaneStatus
-from laneway.outcomes import Code, Failure, Happened, Outcome, StopReason, Success
+from laneway.outcomes import Code, Failure, Happened, Outcome, StoppedBy, StopReason, Success
 from laneway.policies.budgets import UNLIMITED, Budget, Budgets
 from laneway.policies.loops import Loops
 from laneway.policies.prices import Price
@@ -48,7 +52,9 @@ from laneway.states import State
 __version__ = "0.1.0"
 
 __all__ = [  # noqa: RUF022 - in plain order, constants among the rest
+    "Abandoned",
     "Access",
+    "Blocked",
     "Bound",
     "Budget",
     "BudgetExceededError",
@@ -58,6 +64,7 @@ __all__ = [  # noqa: RUF022 - in plain order, constants among the rest
     "Claim",
     "Code",
     "Decision",
+    "Done",
     "Effect",
     "Engine",
     "Failure",
@@ -70,6 +77,7 @@ __all__ = [  # noqa: RUF022 - in plain order, constants among the rest
     "Loops",
     "NestedCallFailed",
     "Outcome",
+    "PartialEffect",
     "Policy",
     "Price",
     "Rate",
@@ -79,10 +87,12 @@ __all__ = [  # noqa: RUF022 - in plain order, constants among the rest
     "Rule",
     "Run",
     "Secret",
+    "Shutdown",
     "State",
     "Status",
     "StopReason",
     "StopReport",
+    "StoppedBy",
     "Success",
     "Telemetry",
     "Tool",

@@ -1,7 +1,7 @@
 """A call as it is recorded, and the edges between calls."""
 
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -45,6 +45,10 @@ class Referring(StrEnum):
     def strict(self) -> bool:
         """Whether a name that no call has is a fault."""
         return self in (Referring.STRICT, Referring.FIRST)
+
+
+LITERAL: Final = Referring.LITERAL
+"""For whoever asks on the path of each call; see `states`."""
 
 
 class Edge(msgspec.Struct, frozen=True, array_like=True, gc=False):

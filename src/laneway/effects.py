@@ -15,7 +15,9 @@ class Effect(StrEnum):
     EXTERNAL = "external"
     """Leaves the system: mail, a payment, a deployment."""
 
-    @property
-    def changes_nothing(self) -> bool:
-        """Whether running it again, or not at all, makes no difference to the world."""
-        return self is Effect.PURE or self is Effect.READ
+    changes_nothing: bool
+    """Whether running it again, or not at all, makes no difference to the world."""
+
+
+for _effect in Effect:
+    _effect.changes_nothing = _effect in (Effect.PURE, Effect.READ)

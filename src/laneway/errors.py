@@ -9,6 +9,7 @@ LanewayError
 ├── UsageError              a call of the API that makes no sense now
 │   ├── EngineBusyError         the engine already serves another event loop
 │   ├── EngineClosedError       the engine, or the run, has not been entered, or has been left
+│   │   └── ShuttingDownError       the engine is being shut down
 │   ├── OpenTurnError           the run has a turn that has not ended
 │   ├── TurnNotReadyError       the turn has calls without outcome
 │   ├── UnknownCallError        no such call in the run
@@ -117,6 +118,18 @@ class EngineClosedError(UsageError):
             f"run {run!r} is not open; use it inside `async with engine.run({run!r}) as run:`"
             if run
             else "the Engine is not open; use it inside `async with engine:`"
+        )
+
+
+class ShuttingDownError(EngineClosedError):
+    """The engine is being shut down: nothing new begins."""
+
+    def __init__(self, run: str) -> None:
+        """Name the run that waits for another engine."""
+        UsageError.__init__(
+            self,
+            f"the engine is being shut down, so run {run!r} begins nothing more; what was written "
+            "down goes on when a later engine takes the run up (`await run.finish()`)",
         )
 
 

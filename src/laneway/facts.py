@@ -13,7 +13,7 @@ from laneway.calls import CallRecord, Edge, Referring
 from laneway.claims import Claim
 from laneway.effects import Effect
 from laneway.ids import ApprovalId, CallId, RunId
-from laneway.outcomes import Code, Outcome, StopReason
+from laneway.outcomes import Code, Outcome, StoppedBy, StopReason
 from laneway.states import State
 
 
@@ -356,6 +356,28 @@ class CallEnded(Recorded, frozen=True, kw_only=True, tag="call_ended"):
     """Whether its body has really stopped; if not, its claims stay held until HolderStopped."""
     rule: str = ""
     """The rule that denied it."""
+    stopped_by: StoppedBy | None = None
+    """Who had it stopped; None for a call that ended by itself."""
+
+
+class RunAbandoned(Recorded, frozen=True, kw_only=True, tag="run_abandoned"):
+    """The run was given up for good, and what its calls have done is to be undone."""
+
+    by: str = ""
+    reason: str = ""
+
+
+class CompensationStarted(Recorded, frozen=True, kw_only=True, tag="compensation_started"):
+    """What a call has done is being undone; written before the compensation is entered."""
+
+    call: CallId
+
+
+class CompensationEnded(Recorded, frozen=True, kw_only=True, tag="compensation_ended"):
+    """What became of undoing a call; it is not tried again."""
+
+    call: CallId
+    outcome: Outcome
 
 
 class HolderStopped(Recorded, frozen=True, kw_only=True, tag="holder_stopped"):
@@ -466,6 +488,9 @@ Fact = (
     | ProcessStarted
     | AttemptEnded
     | CallEnded
+    | RunAbandoned
+    | CompensationStarted
+    | CompensationEnded
     | HolderStopped
     | CallProbed
     | CallSettled

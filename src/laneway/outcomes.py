@@ -60,6 +60,25 @@ class StopReason(StrEnum):
     """It cannot go on: what it needs is broken."""
 
 
+class StoppedBy(StrEnum):
+    """Who had a call stopped before it had ended by itself."""
+
+    USER = "user"
+    """Somebody asked for it: `run.cancel`, `run.stop`, an operator, Ctrl-C in a body."""
+    DEADLINE = "deadline"
+    """One of the limits of time."""
+    PARENT = "parent"
+    """The call whose body had asked for it was stopped, or is over."""
+    SIBLING = "sibling"
+    """Another call of the turn failed whose tool says that the others are then of no use."""
+    SHUTDOWN = "shutdown"
+    """The engine was shut down."""
+    HOST = "host"
+    """The program left the run, or no longer waits for the turn."""
+    FAULT = "fault"
+    """The journal can keep nothing more, or the engine itself went wrong."""
+
+
 class Happened(StrEnum):
     """What a failed call may have done to the world."""
 
@@ -99,6 +118,10 @@ class Failure(
     """What to do instead."""
     cause: CallId | None = None
     """The call that this failure came from, for SKIPPED and for ordered faults."""
+    done: tuple[str, ...] = ()
+    """What a tool that did a part of its work has done."""
+    left: tuple[str, ...] = ()
+    """What it has not done."""
 
 
 Outcome = Success | Failure

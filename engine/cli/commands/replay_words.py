@@ -23,6 +23,8 @@ from laneway.facts import (
     CallSettled,
     CallStarted,
     ChildEntered,
+    CompensationEnded,
+    CompensationStarted,
     Fact,
     GrantRevoked,
     HolderStopped,
@@ -33,6 +35,7 @@ from laneway.facts import (
     MessageSaid,
     ModeChanged,
     ProcessStarted,
+    RunAbandoned,
     RunForked,
     RunOpened,
     RunReopened,
@@ -60,6 +63,8 @@ OfCall = (
     | CallProbed
     | CallSettled
     | CallReopened
+    | CompensationStarted
+    | CompensationEnded
 )
 
 OfRun = (
@@ -82,6 +87,7 @@ OfRun = (
     | TaskStarted
     | TaskEnded
     | GrantRevoked
+    | RunAbandoned
 )
 
 
@@ -138,13 +144,18 @@ def _of_call(call: CallView, fact: OfCall, folder: str) -> str:  # noqa: C901, P
             return f"attempt {attempt} ended: {brief(cause, 160)}; again in {delay:g} s"
         case CallEnded(outcome=outcome, stopped=stopped):
             stuck = "" if stopped else "; its body has not stopped"
-            return f"ended: {outcome_text(outcome)}{stuck}"
+            who = f" (stopped by {fact.stopped_by})" if fact.stopped_by else ""
+            return f"ended{who}: {outcome_text(outcome)}{stuck}"
         case HolderStopped(late=late):
             return f"its body has stopped at last{_with(brief(late))}"
         case CallProbed(found=found, detail=detail):
             return f"its probe says: {found}{_with(detail)}"
         case CallSettled(outcome=outcome, by=by):
             return f"settled{_by(by)}: {outcome_text(outcome)}"
+        case CompensationStarted():
+            return "is being undone"
+        case CompensationEnded(outcome=outcome):
+            return f"undone: {outcome_text(outcome)}"
         case CallReopened(by=by):
             return f"did nothing, as was found out{_by(by)}: it runs again"
 
@@ -168,6 +179,8 @@ def _of_run(fact: OfRun) -> str:  # noqa: C901, PLR0911, PLR0912 - a case for ea
             return f"the run stopped: {reason}{_by(by)}{_with(brief(detail, 160))}"
         case RunReopened(through=through, by=by):
             return f"the run goes on through {through}{_by(by)}"
+        case RunAbandoned(by=by, reason=reason):
+            return f"the run was given up, to be undone{_by(by)}{_with(brief(reason, 160))}"
         case GrantRevoked(grant=grant, by=by, reason=reason):
             return f"what was granted with {grant} is revoked{_by(by)}{_with(reason)}"
         case LaneChanged(lane=lane, change=change, value=value):

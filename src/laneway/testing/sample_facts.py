@@ -21,6 +21,8 @@ from laneway.facts import (
     CallSettled,
     CallStarted,
     ChildEntered,
+    CompensationEnded,
+    CompensationStarted,
     Driver,
     Edit,
     Fact,
@@ -35,6 +37,7 @@ from laneway.facts import (
     ModeChanged,
     ProcessStarted,
     Row,
+    RunAbandoned,
     RunForked,
     RunOpened,
     RunReopened,
@@ -162,6 +165,9 @@ def every_kind_of_fact() -> list[Fact]:
         TaskEnded(task="build", outcome=Success(value=AWKWARD)),
         CallSettled(call=second, outcome=Success(value=None), by="ann"),
         TurnClosed(turn=1),
+        RunAbandoned(by="ann", reason="the customer left"),
+        CompensationStarted(call=first),
+        CompensationEnded(call=first, outcome=Success(value=AWKWARD)),
     ]
 
 
