@@ -79,6 +79,7 @@ GROUPS: dict[str, tuple[Any, ...]] = {
         laneway.BudgetStatus,
         laneway.BudgetWarning,
     ),
+    "Telemetry": (laneway.Telemetry, laneway.trace_context, laneway.continued),
     "Outcomes": (laneway.Success, laneway.Failure, laneway.Outcome),
     "Words": (
         laneway.Access,

@@ -86,6 +86,8 @@ class Bodies:
                 call.entered = True
                 if self.services.controls.pacing and call.request is not None:
                     self.services.controls.pacing.begun(call.request)
+                if self.scheduler.log.listener is not None:
+                    self.scheduler.log.listener.entering(call.id)
                 result = await enter(call, self.services.threads)
                 if call.stop is not None:
                     await end_processes(call)

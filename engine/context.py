@@ -180,6 +180,18 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
             return asyncio.run(run_process(command, **options))
         return self.stop.processes.run_in_thread(command, options)
 
+    def note_read(self, source: str, *, version: str = "", found: bool | None = True) -> None:
+        """Say what the body has read, for whoever looks at the trace; from any thread.
+
+        Args:
+            source: a file, a table, an address; never shown to the model.
+            version: of what was read: a revision, a digest, a date.
+            found: False if the source held nothing that was asked for, None if it could not be
+                asked. The three are told apart.
+        """
+        if self.nest is not None:
+            self.nest.has_read(source, version, found=found)
+
     def _nested(self) -> "Nest":
         if self.nest is None:
             raise UsageError(f"{self.tool} was called without an engine, so it can call no tool")

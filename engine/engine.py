@@ -35,6 +35,8 @@ from laneway.engine.services import OWN, PROCESS_LANE, THREAD_LANE, Limits, Serv
 from laneway.engine.setting import setting_of
 from laneway.engine.showing import definitions
 from laneway.engine.shutdown import Closing, Shutdown
+from laneway.engine.telemetry.listening import listener_of
+from laneway.engine.telemetry.options import Telemetry
 from laneway.engine.threads import ToolThreads
 from laneway.engine.tools import Tool, Toolset
 from laneway.errors import EngineBusyError, EngineClosedError, ShuttingDownError, UsageError
@@ -104,6 +106,7 @@ class Engine:
         last_summary: Reserve | None = None,
         loops: Loops | None = LOOPS,
         recursion: Recursion | None = RECURSION,
+        telemetry: bool | Telemetry = True,
         clock: Callable[[], Clock] = LoopClock,
     ) -> None:
         """Put an engine together; nothing is opened yet.
@@ -137,6 +140,9 @@ class Engine:
                 (docs/loops.md).
             recursion: how deep and how often runs may begin below the calls of others;
                 `Recursion.OFF` or None lifts it (docs/loops.md).
+            telemetry: True tells what runs do to the OpenTelemetry SDK that the program has set up
+                when the engine is entered, if it has; `Telemetry(…)` says where to and how much;
+                False tells nobody (docs/telemetry.md).
             clock: makes the clock, inside the event loop; for tests.
 
         Raises:
@@ -163,6 +169,7 @@ class Engine:
         self._reserve = last_summary
         self._loops = None if loops == Loops.OFF else loops
         self._recursion = recursion or Recursion.OFF
+        self._telemetry = telemetry
         self._clock = clock
         self._services: Services | None = None
         self._letters: Letters
@@ -215,6 +222,7 @@ class Engine:
             recursion=self._recursion,
             open_run=self.run,
         )
+        services.telemetry = listener_of(self._telemetry, self.tools, clock, early=services.relaxed)
         services.controls = Lanes(services, self._lanes, self._note)
         self._letters = Letters(journal, self._driven)
         if self._limits.blocked_seconds != inf:
@@ -310,6 +318,8 @@ class Engine:
 
     def _forget(self, services: Services) -> None:
         self._schedulers.clear()
+        if services.telemetry is not None:
+            services.telemetry.close()
         services.deadlines.close()
         services.threads.close()
         self._services = self._watchdog = self._closing = self._ending = None
@@ -347,6 +357,7 @@ class Engine:
         budget: Budgets | None = None,
         resume_with: str = "",
         settings: Any = None,
+        task_class: str = "",
     ) -> Run:
         """Prepare a run, to be entered with `async with`.
 
@@ -363,6 +374,8 @@ class Engine:
             budget: what this run may use; where the engine says something too, the less holds.
             resume_with: importable name of a function that carries the run on after a crash.
             settings: JSON that this function wants to know.
+            task_class: what kind of task it is, one of few: measurements go by it. A run that is
+                taken up keeps its own, and a run within a call has that of the call's run.
         """
         if not is_priority(priority):
             raise UsageError(f"priority={priority!r} is none; {PRIORITY_HINT}")
@@ -379,6 +392,7 @@ class Engine:
             budget=None if budget is None else checked(budget, self.tools, self._names),
             resume_with=whole_text(resume_with),
             settings=settings,
+            task_class=whole_text(task_class),
         )
 
     async def plan(

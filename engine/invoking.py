@@ -118,6 +118,12 @@ class Nest:
             return found
         return secrets.revealed(f"{name}/{turn.calls[0].id}", found)
 
+    def has_read(self, source: str, version: str, *, found: bool | None) -> None:
+        """The body has read a source; see `ToolContext.note_read`."""
+        scheduler = self._call.scheduler
+        if scheduler.services.telemetry is not None:
+            scheduler.services.telemetry.has_read(self._call, source, version, found=found)
+
     @property
     def _is_over(self) -> bool:
         call = self._call

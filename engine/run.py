@@ -58,6 +58,7 @@ from laneway.engine.streaming.early import Early
 from laneway.engine.streaming.source import Source
 from laneway.engine.streaming.stream import Door, Stream
 from laneway.engine.tally import settlements
+from laneway.engine.telemetry.joining import count_budgets, join, task_class_of
 from laneway.engine.turn import Turn, asked_for, conversation, open_names
 from laneway.errors import (
     EngineBusyError,
@@ -100,6 +101,7 @@ class Run:
         budget: Budgets | None,
         resume_with: str,
         settings: Any,
+        task_class: str = "",
     ) -> None:
         """Prepare; nothing is read or written before the run is entered."""
         self._engine = engine
@@ -112,6 +114,7 @@ class Run:
         self._budget = budget
         self._resume_with = resume_with
         self._settings = as_json(settings, f"settings= of run {name!r}")
+        self._task_class = task_class
         self._scheduler: Scheduler | None = None
         self._submitting = False
         self._parents: list[CallView] = []
@@ -164,6 +167,8 @@ class Run:
         if not nested:
             setting = setting_with(judged_by(services.setting, policy), services, self._budget)
         ended, stuck = await end_holdovers(view, rows, services)
+        task_class = task_class_of(view, self._task_class, above)
+        trace = join(services, log, mode, task_class, place.agents, within)
         held = {one.call.id for one in stuck if one.run == view.run}
         if view.seq:
             taken = RunTaken(
@@ -171,6 +176,7 @@ class Run:
                 mode=mode,
                 setting=None if setting == view.setting else setting,
                 changes=() if setting is None else changes_since(view, setting),
+                trace=trace,
             )
             opening = [taken, *found_out(view, held, services.tools), *ended]
             opening += settlements(view)
@@ -186,6 +192,8 @@ class Run:
                     settings=self._settings,
                     setting=setting,
                     below=place.below(),
+                    task_class=task_class,
+                    trace=trace,
                 )
             ]
         await services.journal.keep(log, opening)
@@ -205,6 +213,7 @@ class Run:
         if watch is not None:
             watch.on_stop = scheduler.needs_user
         await open_account(scheduler, self._budget, rows)
+        count_budgets(services, log, account_of(scheduler).statuses)
         for one in stuck:
             hold_for(one, scheduler)
         services.durations.learn_from(view)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from laneway.engine.flights import Flight, Key
     from laneway.engine.live import LiveCall
     from laneway.engine.run import Run
+    from laneway.engine.telemetry.listener import Listener
     from laneway.lanes.requests import Request
 
 OWN = "lane:engine/"
@@ -145,6 +146,8 @@ class Services:
     """Pure calls that others may join, by what makes them the same."""
     reserve: Reserve | None = None
     """What is kept back of budgets for a last summary."""
+    telemetry: "Listener | None" = None
+    """Hears what the runs do; None where nobody listens."""
     bell: Bell = field(default_factory=Bell)
     """Rings whenever a human is asked."""
     queues_limited: bool = field(init=False)

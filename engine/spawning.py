@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from laneway.engine.processes import GRACE_SECONDS, Ended, run_process
+from laneway.engine.telemetry.carrying import environment
 from laneway.errors import UsageError
 from laneway.facts import ProcessStarted
 
@@ -82,6 +83,8 @@ class Processes:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
+        if call.scheduler.log.listener is not None:
+            options = {**options, "env": environment(options.get("env"))}
         try:
             return await run_process(
                 command,

@@ -318,6 +318,10 @@ class RunView:
     """Who gave it up for good, with what its calls have done to be undone."""
     below: Below | None = None
     """Where it stands below calls of other runs."""
+    task_class: str = ""
+    """What kind of task it is, as the host says."""
+    trace: str = ""
+    """The span of the last driver that was listened to, as a W3C traceparent."""
     levels: dict[RunId, str] = field(default_factory=dict[RunId, str])
     """The runs below its calls that count in its tree, at any depth, each with its agent."""
     lane_changes: list[LaneChanged] = field(default_factory=list[LaneChanged])
@@ -445,7 +449,7 @@ class RunView:
             case _ as never:
                 assert_never(never)
 
-    def _of_the_run(self, fact: RunFact) -> None:  # noqa: C901, PLR0912 - one arm per fact
+    def _of_the_run(self, fact: RunFact) -> None:  # noqa: C901, PLR0912, PLR0915 - one arm a fact
         """Take in what befalls the run as a whole."""
         match fact:
             case RunOpened():
@@ -455,11 +459,14 @@ class RunView:
                 self.settings = fact.settings
                 self.setting = fact.setting or self.setting
                 self.below = fact.below
+                self.task_class = fact.task_class
+                self.trace = fact.trace
             case RunTaken():
                 self.driver = fact.driver
                 self.mode = fact.mode
                 self.setting = fact.setting or self.setting
                 self.changes = fact.changes
+                self.trace = fact.trace or self.trace
                 self.lossy = False
             case RunForked():
                 self.forked = fact

@@ -15,7 +15,7 @@ import msgspec
 
 from laneway.errors import EngineFaultError, JournalError, RunOwnedError
 from laneway.facts import Driver, Fact, Row
-from laneway.ids import RunId
+from laneway.ids import CallId, RunId
 from laneway.journal.fold import RunView
 from laneway.journal.store import Fenced, JournalStore, when_lost
 
@@ -56,10 +56,29 @@ class Sealing(Protocol):
         ...
 
 
+class Listening(Protocol):
+    """Hears the facts of one run, and tells others of them; raises nothing."""
+
+    early: bool
+    """It hears facts when they are posted, not when they are kept."""
+
+    def heard(self, rows: Sequence[Row], /) -> None:
+        """Take in facts, in their order."""
+        ...
+
+    def entering(self, call: CallId, /) -> None:
+        """The running task is about to enter the body of a call that has started."""
+        ...
+
+    def left(self) -> None:
+        """Nothing more comes of the run."""
+        ...
+
+
 class RunLog:
     """The end of one run's journal: hands out sequence numbers and folds what is kept."""
 
-    __slots__ = ("broken", "on_broken", "secrets", "seq", "view")
+    __slots__ = ("broken", "listener", "on_broken", "secrets", "seq", "view")
 
     def __init__(self, view: RunView, on_broken: Callable[[JournalError], None]) -> None:
         """Go on after the facts of `view`; `on_broken` learns that no fact can be kept any more."""
@@ -69,6 +88,8 @@ class RunLog:
         self.broken: JournalError | None = None
         self.secrets: Sealing | None = None
         """Whatever is posted goes through it."""
+        self.listener: Listening | None = None
+        """None where nobody listens."""
 
 
 class Post(msgspec.Struct, gc=False):
@@ -126,6 +147,8 @@ class Journal:
         if not self._idle and self.broken is None:
             await self._passed(log)
         self.detach(log)
+        if log.listener is not None:
+            log.listener.left()
         if log.broken is None:
             log.broken = JournalError(
                 f"run {log.view.run!r} has been left; nothing more is written of it here"
@@ -178,6 +201,8 @@ class Journal:
             facts = log.secrets.sealed(run, facts)
         rows = [Row(run, seq + n, wall, mono, fact) for n, fact in enumerate(facts, 1)]
         log.seq = seq + len(rows)
+        if log.listener is not None and log.listener.early:
+            log.listener.heard(rows)
         self._enqueue(Post(log, rows, then))
 
     def _enqueue(self, post: Post) -> None:
@@ -344,6 +369,8 @@ class Journal:
                 apply = log.view.apply
                 for row in post.rows:
                     apply(row)
+                if log.listener is not None and not log.listener.early:
+                    log.listener.heard(post.rows)
                 if post.then is not None:
                     post.then(None)
             except Exception as error:  # noqa: BLE001 - a fault of one run must not stop the others

@@ -59,6 +59,11 @@ def test_every_piece_of_python_about_budgets_runs(code: str) -> None:
     exec(compile(code, "docs/budgets.md", "exec"), {})  # noqa: S102 - it is our own page
 
 
+@pytest.mark.parametrize("code", blocks("telemetry.md"))
+def test_every_piece_of_python_about_telemetry_runs(code: str) -> None:
+    exec(compile(code, "docs/telemetry.md", "exec"), {})  # noqa: S102 - it is our own page
+
+
 @pytest.mark.parametrize("code", blocks("resources.md"))
 def test_every_piece_of_python_about_resources_runs(
     code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

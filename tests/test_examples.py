@@ -20,6 +20,7 @@ LAST_WORDS = {
     "anthropic_loop.py": "Meeting on Friday, 10:00.",
     "openai_loop.py": "Invoice 17 is paid; 21 is still open.",
     "budgets.py": "0 calls and 49180 tokens are left",
+    "telemetry.py": "laneway.turn.duration: 1 series",
     "plan_in_one_call.py": "basket: {'pears': 3}",
     "approvals.py": "granted by ann for such calls in this run (t1.1.a1): sent to bob@example.org",
 }

@@ -46,6 +46,7 @@ from laneway.engine.cli.shown import ShownRun, read_shown, show_run, workspace_o
 from laneway.engine.cli.stores import CrashingStore, ObservedStore
 from laneway.engine.cli.terminal import Terminal, program
 from laneway.engine.cli.tree import result_lines, tree_lines
+from laneway.engine.cli.watching import watch_run
 from laneway.errors import DamagedJournalError, LanewayError, UsageError
 from laneway.journal.loss import accept_loss
 from laneway.journal.sqlite import SqliteStore
@@ -231,12 +232,34 @@ def resume(
 
 
 @app.command()
-def show(run: RunName, journal: Journal = None, json: Json = False) -> None:
+def show(
+    run: RunName,
+    journal: Journal = None,
+    watch: Annotated[
+        bool,
+        typer.Option("--watch", help="Look again each second, until it stops, or Ctrl-C."),
+    ] = False,
+    json: Json = False,
+) -> None:
     """Show a run as a tree: its calls, their states, what they waited for, how long they took.
 
     A damaged run is shown up to the damage, with exit code 1.
     """
+    if watch and json:
+        raise UsageError(
+            "--watch shows a run to people; a program calls --json as often as it likes"
+        )
     terminal = Terminal(json=json)
+    if watch:
+        file = journals.journal_path(journal)
+        with suppress(KeyboardInterrupt):
+            watch_run(
+                lambda: shown_run(file, run),
+                lambda shown: terminal.say_all(tree_lines(shown)),
+                next_look,
+                clear=sys.stdout.isatty(),
+            )
+        return
     damage: DamagedJournalError | None = None
     try:
         shown = shown_run(journals.journal_path(journal), run)

@@ -51,7 +51,7 @@ def watch_lanes(
         shown = read()
         timeless = replace(shown, read_wall=0.0)
         if clear:
-            print(_CLEAR, end="")
+            print(CLEAR, end="")
         if clear or timeless != before:
             say(shown)
         before = timeless
@@ -59,7 +59,7 @@ def watch_lanes(
             return
 
 
-_CLEAR = "\x1b[H\x1b[2J"
+CLEAR = "\x1b[H\x1b[2J"
 """Cursor home, erase all (ECMA-48)."""
 
 

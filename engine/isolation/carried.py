@@ -11,6 +11,7 @@ import sys
 from typing import Any
 
 from laneway.engine.nesting import inside
+from laneway.engine.telemetry.carrying import trace_context
 
 Carried = list[tuple[str, str, bytes]]
 """Module, name in it, and the pickled value."""
@@ -30,7 +31,7 @@ def pack() -> tuple[Carried, dict[str, str]]:
             found.append((*place, pickle.dumps(value)))
         except Exception:  # noqa: BLE001, S112 - what cannot be pickled stays here
             continue
-    return found, _trace()
+    return found, trace_context()
 
 
 def unpack(carried: Carried, trace: dict[str, str]) -> None:
@@ -59,14 +60,3 @@ def _place_of(variable: contextvars.ContextVar[Any]) -> tuple[str, str] | None:
             None,
         )
     return _places[variable]
-
-
-def _trace() -> dict[str, str]:
-    """The trace as headers; empty where nobody has begun one."""
-    if "opentelemetry.propagate" not in sys.modules and "opentelemetry.trace" not in sys.modules:
-        return {}
-    from opentelemetry import propagate  # noqa: PLC0415 - only where somebody traces
-
-    headers: dict[str, str] = {}
-    propagate.inject(headers)
-    return headers

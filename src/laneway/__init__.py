@@ -31,6 +31,8 @@ from laneway.engine.secrets.marks import Secret
 from laneway.engine.services import Limits
 from laneway.engine.shutdown import Shutdown
 from laneway.engine.streaming.stream import Stream
+from laneway.engine.telemetry.carrying import continued, trace_context
+from laneway.engine.telemetry.options import Telemetry
 from laneway.engine.tools import Bound, Tool, tool
 from laneway.engine.turn import Turn
 from laneway.engine.undoing.compensation import Done
@@ -94,6 +96,7 @@ __all__ = [  # noqa: RUF022 - in plain order, constants among the rest
     "StoppedBy",
     "Stream",
     "Success",
+    "Telemetry",
     "Tool",
     "ToolContext",
     "ToolFailed",
@@ -101,6 +104,8 @@ __all__ = [  # noqa: RUF022 - in plain order, constants among the rest
     "UNLIMITED",
     "Unattended",
     "__version__",
+    "continued",
     "plan_tool",
     "tool",
+    "trace_context",
 ]

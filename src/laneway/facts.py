@@ -78,6 +78,10 @@ class RunOpened(Recorded, frozen=True, kw_only=True, tag="run_opened"):
     setting: Setting | None = None
     below: Below | None = None
     """None for a run at the top."""
+    task_class: str = ""
+    """What kind of task it is, as the host says: measurements go by it."""
+    trace: str = ""
+    """Its span as a W3C traceparent, where somebody listened."""
 
 
 class RunTaken(Recorded, frozen=True, kw_only=True, tag="run_taken"):
@@ -89,6 +93,8 @@ class RunTaken(Recorded, frozen=True, kw_only=True, tag="run_taken"):
     """None where nothing of it has changed since the driver before."""
     changes: tuple[str, ...] = ()
     """What has changed since, in a sentence each."""
+    trace: str = ""
+    """The span of this driver's time as a W3C traceparent, where somebody listened."""
 
 
 class RunForked(Recorded, frozen=True, kw_only=True, tag="run_forked"):

@@ -6,6 +6,7 @@ scripted          tools that do what a list of steps says, and remember it
 null              a journal store that keeps nothing
 journal_contract  what every journal store must do, as tests
 dying             a store that takes its process with it at a chosen commit
+ears              every span and metric that an engine tells, in memory
 watched           a store whose commits a test sees, delays and refuses
 """
 
