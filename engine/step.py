@@ -292,6 +292,7 @@ class Step:
 
     def ask_instead(self, call: LiveCall, verdict: Verdict) -> None:
         """A queued call has to be asked about by now: it leaves its queues."""
+        self._unreserve(call)
         self.give_back(call)
         if call.flight is not None:
             self._land(call)
@@ -312,7 +313,13 @@ class Step:
         if call.state is State.AWAITING_APPROVAL:
             turn.humans -= 1
         call.move(State.PENDING)
+        self._unreserve(call)
         self.give_back(call)
+
+    def _unreserve(self, call: LiveCall) -> None:
+        """What was set aside for a call is given back: it is asked for again when it is queued."""
+        if self.scheduler.gate is not None:
+            self.scheduler.gate.ended(call)
 
     def queue(self, call: LiveCall, rule: str) -> None:
         """Let the call pass, and ask for its lanes."""
