@@ -172,6 +172,8 @@ class Evidence:
                 rule
             ) and before in (State.PENDING, State.AWAITING_APPROVAL):
                 self.unaffordable[fact.call] = rule, failure
+            case CallEnded(state=State.CANCELLED, outcome=Failure(code=Code.POLICY_DENIED)):
+                pass  # The stop of its run ended it, and no rule.
             case CallEnded() as fact if own and isinstance(fact.outcome, Failure):
                 self._ended(fact, fact.outcome, before)
             case _:
@@ -254,8 +256,7 @@ class Evidence:
         if unseen or (failure.happened is Happened.UNKNOWN and record.effect.changes_nothing):
             self.changed.add(record.tool)
         if failure.code is Code.POLICY_DENIED:
-            if fact.state is State.DENIED:  # Else the stop of its run ended it.
-                self.verdicts[name] = verdict_of(failure, fact.rule)
+            self.verdicts[name] = verdict_of(failure, fact.rule)
         elif failure.message.startswith(APPROVAL_STALE.message) and name in self._asked:
             self.stale.add(self._asked[name])
         elif first and failure.message.startswith(WITHDRAWN.message):
