@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
-from laneway import Budgets, Decision, Effect, Policy, Rule, Run, State
+from laneway import Budgets, Decision, Effect, Policy, Rule, Run, State, ToolContext, tool
+from laneway.engine.reexecution.rerun import reexecute
+from laneway.errors import UsageError
 from laneway.lanes.shell import shell_effect
 from laneway.policies.modes import Mode
 from laneway.policies.rules import Question
 from laneway.testing.scripted import Log, Return, Sleep, Stage
-from laneway.testing.theatre import Theatre, plan, states
+from laneway.testing.theatre import RUN, Theatre, plan, states
 
 ASKING = Policy(modes=[Mode("careful", frozenset({Effect.PURE, Effect.READ}), Decision.ASK)])
 ALSO_ALL = Policy(modes=[Mode("other", frozenset(Effect))])
@@ -41,6 +43,12 @@ def edit(stage: Stage, **declared: Any) -> Any:
 
 def edits(*names: str) -> dict[str, Any]:
     return plan(*({"id": n, "tool": "edit", "arguments": {"n": n}} for n in names))
+
+
+def reproduced(theatre: Theatre) -> str:
+    """What a re-execution finds to be otherwise than it is recorded; nothing if all is alike."""
+    found = asyncio.run(reexecute(theatre.journal.facts[RUN]))
+    return "" if found.same else str(found)
 
 
 def made(line: str, folder: Path) -> bool:
@@ -177,3 +185,93 @@ def test_what_was_granted_for_the_run_is_not_asked_again_in_another_mode_that_al
 
     assert set(states(turn).values()) == {State.SUCCEEDED}
     assert turn.call("c").rule == "granted for this run (t1.1.a1)"
+
+
+@pytest.mark.xfail(
+    strict=True, reason="the rows of a run do not tell that what runs within a call only waited"
+)
+def test_a_wait_for_a_human_within_a_call_is_no_time_at_work_after_a_crash() -> None:
+    stage = Stage()
+
+    @tool(effect=Effect.READ, claims=[])
+    async def outer(context: ToolContext) -> str:
+        await context.invoke("edit", n=1)
+        return "done"
+
+    theatre = Theatre(stage, edit(stage, approval=True), outer)
+
+    async def host(run: Run) -> float:
+        await run.submit(plan({"id": "o", "tool": "outer"}), wait=False)
+        await asyncio.sleep(600)
+        await run.note("still waiting")
+        theatre.crash()
+        return run.budgets["seconds"].settled
+
+    async def look(run: Run) -> float:
+        return run.budgets["seconds"].settled
+
+    assert theatre.enter(host) == 0
+    assert theatre.enter(look) == 0
+
+
+def test_a_request_that_is_made_a_second_time_is_refused_and_damages_nothing() -> None:
+    stage = Stage()
+    theatre = Theatre(stage, edit(stage))
+
+    async def host(run: Run) -> None:
+        request = run.request(model="m", messages=["…"], max_output_tokens=10)
+        async with request:
+            with pytest.raises(UsageError, match="made once"):
+                await request.__aenter__()
+        with pytest.raises(UsageError, match="made once"):
+            await request.__aenter__()
+
+    async def look(run: Run) -> Any:
+        return run.budgets["tokens"]
+
+    theatre.enter(host)
+    tokens = theatre.enter(look)
+
+    assert (tokens.settled, tokens.reserved) == (3, 0)
+
+
+def test_a_run_that_a_loop_has_stopped_in_the_middle_of_an_answer_is_reproduced() -> None:
+    stage = Stage()
+    schema = {"type": "object", "properties": {"n": {}}}
+    theatre = Theatre(
+        stage,
+        stage.tool("look", Return("same"), schema=schema),
+        stage.tool("other", Return("{n}"), schema=schema),
+    )
+
+    async def host(run: Run) -> Any:
+        turns = [
+            await run.submit(
+                plan(
+                    {"id": f"a{n}", "tool": "look", "arguments": {"n": 0}},
+                    {"id": f"b{n}", "tool": "other", "arguments": {"n": n}},
+                )
+            )
+            for n in range(5)
+        ]
+        await run.say("Go on.")
+        await run.submit(plan({"id": "z", "tool": "look", "arguments": {"n": 0}}))
+        return turns[-1]
+
+    assert states(theatre.enter(host)) == {"a4": State.DENIED, "b4": State.CANCELLED}
+    assert not reproduced(theatre)
+
+
+def test_what_a_stop_of_the_host_has_ended_does_not_count_as_denied_by_the_policy() -> None:
+    stage = Stage()
+    theatre = Theatre(stage, edit(stage))
+
+    async def host(run: Run) -> Any:
+        turn = await run.submit(edits("a", "b"), wait=False)
+        await soon()
+        await run.stop("NEEDS_USER_INPUT", "Which one?", by="ann")
+        await turn.wait()
+        return turn
+
+    assert states(theatre.enter(host)) == {"a": State.SUCCEEDED, "b": State.CANCELLED}
+    assert not reproduced(theatre)
