@@ -86,7 +86,7 @@ def _moves(scheduler: "Scheduler") -> Iterator[tuple[LiveCall, Verdict]]:
         if call.checked is None and scheduler.complete(call) is not None:
             continue  # Of an earlier driver, and impossible by now: it ends when it is taken up.
         verdict = step.judge(call)
-        asks = verdict.decision is Decision.ASK and call.approval is None
+        asks = verdict.decision is Decision.ASK and call.approval is None and not step.passes(call)
         waits = call.state is State.AWAITING_APPROVAL
         if (
             verdict.decision is Decision.DENY

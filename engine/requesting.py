@@ -73,15 +73,19 @@ class Request:
         self._took: Tokens | None = None
         self._reply: Reply | None = None
         self._open = False
+        self._made = False
 
     async def __aenter__(self) -> Self:
         """Set aside what the request may take, durably.
 
         Raises:
             BudgetExceededError: a budget has no room for it; nothing was set aside.
-            UsageError: a budget of cost is there, and nobody knows the price of the model.
+            UsageError: a budget of cost is there, and nobody knows the price of the model; or the
+                request has been made before.
             JournalError: nothing can be written down.
         """
+        if self._made:
+            raise UsageError("a request is made once; for another one, call run.request(…) again")
         account = self._account = self._find()
         reason, key = account.exhausted()
         if reason:
@@ -95,7 +99,7 @@ class Request:
         answer = reserve([*wants, *account.turns])
         if isinstance(answer, Refused):
             raise BudgetExceededError(account.log.view.run, str(answer))
-        self._open = True
+        self._open = self._made = True
         number = account.next_request()
         price = "" if self._pricing is None else self._pricing.source
         facts: list[Fact] = []

@@ -154,14 +154,14 @@ class Step:
             self.queue(call, verdict.rule)
         elif verdict.decision is DENY:
             self.end(call, State.DENIED, denied(verdict))
-        elif rule := self._passes(call):
+        elif rule := self.passes(call):
             self.queue(call, rule)
         elif call.turn.withdrawn:
             self.end_unstarted(call, WITHDRAWN)
         else:
             self._ask(call, verdict)
 
-    def _passes(self, call: LiveCall) -> str:
+    def passes(self, call: LiveCall) -> str:
         """Who has granted already what is to be asked about; empty for nobody."""
         if call.approval is not None and (rule := answered(call, bound_digest(call))):
             return rule
@@ -198,7 +198,7 @@ class Step:
         elif verdict.decision is Decision.DENY:
             call.rule = verdict.rule
             refusal = denied(verdict)
-        elif verdict.decision is Decision.ASK and call.approval is None and not self._passes(call):
+        elif verdict.decision is Decision.ASK and call.approval is None and not self.passes(call):
             refusal = asks_now(verdict)
         if refusal is None:
             return True
@@ -292,6 +292,7 @@ class Step:
 
     def ask_instead(self, call: LiveCall, verdict: Verdict) -> None:
         """A queued call has to be asked about by now: it leaves its queues."""
+        self._unreserve(call)
         self.give_back(call)
         if call.flight is not None:
             self._land(call)
@@ -312,7 +313,13 @@ class Step:
         if call.state is State.AWAITING_APPROVAL:
             turn.humans -= 1
         call.move(State.PENDING)
+        self._unreserve(call)
         self.give_back(call)
+
+    def _unreserve(self, call: LiveCall) -> None:
+        """What was set aside for a call is given back: it is asked for again when it is queued."""
+        if self.scheduler.gate is not None:
+            self.scheduler.gate.ended(call)
 
     def queue(self, call: LiveCall, rule: str) -> None:
         """Let the call pass, and ask for its lanes."""

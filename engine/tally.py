@@ -10,6 +10,8 @@ from collections.abc import Collection, Iterable
 
 from laneway.calls import Referring
 from laneway.facts import (
+    ApprovalAnswered,
+    ApprovalAsked,
     BudgetReserved,
     BudgetSettled,
     CallEnded,
@@ -115,8 +117,10 @@ def active_seconds(rows: Iterable[Row]) -> float:
         match fact:
             case CallQueued(call=call) | CallStarted(call=call) | CallReopened(call=call):
                 moving.add(call)
-            case CallEnded(call=call):
+            case CallEnded(call=call) | ApprovalAsked(call=call):
                 moving.discard(call)
+            case ApprovalAnswered(edges=edges):  # What an edit comes before waits once more.
+                moving.difference_update(edge.target for edge in edges)
             case BudgetReserved(reservation=name):
                 moving.add(f"request {name}")
             case BudgetSettled(reservation=name):

@@ -33,6 +33,7 @@ from laneway.facts import (
     CallStarted,
     Edit,
     Row,
+    RunStopped,
     TurnSubmitted,
 )
 from laneway.ids import ApprovalId, CallId
@@ -72,6 +73,8 @@ class Evidence:
         """The same, as far as it was known at once, by what was asked for."""
         self.loops: dict[CallId, Failure] = {}
         """Calls that were refused as going round in circles."""
+        self.halting: set[CallId] = set()
+        """Those of them with which the run stopped: nothing behind them was looked at."""
         self.notes: dict[CallId, str] = {}
         """What the model was told beside results."""
         self.unaffordable: dict[CallId, tuple[str, Failure]] = {}
@@ -103,6 +106,7 @@ class Evidence:
         self._names: set[str] = set()
         self._started: set[CallId] = set()
         self._asked: dict[CallId, ApprovalId] = {}
+        self._last_loop: CallId | None = None
         for row in earlier:
             self._take(row, recording.before.get(row.seq), own=False)
         for row in own:
@@ -158,6 +162,8 @@ class Evidence:
             case AttemptEnded() as fact if row.seq in self._recording.retried:
                 tool = self.records[fact.call].tool
                 self.retries[tool] = max(self.retries[tool], fact.attempt)
+            case RunStopped(code=Code.LOOP_DETECTED) if self._last_loop is not None:
+                self.halting.add(self._last_loop)
             case CallProbed() as fact:
                 self.probed.add(self.records[fact.call].tool)
             case CallEnded(rule="loops" | "recursion") as fact if isinstance(fact.outcome, Failure):
@@ -166,6 +172,8 @@ class Evidence:
                 rule
             ) and before in (State.PENDING, State.AWAITING_APPROVAL):
                 self.unaffordable[fact.call] = rule, failure
+            case CallEnded(state=State.CANCELLED, outcome=Failure(code=Code.POLICY_DENIED)):
+                pass  # The stop of its run ended it, and no rule.
             case CallEnded() as fact if own and isinstance(fact.outcome, Failure):
                 self._ended(fact, fact.outcome, before)
             case _:
@@ -232,6 +240,7 @@ class Evidence:
     def _guarded(self, fact: CallEnded, failure: Failure) -> None:
         if fact.rule == LOOPS:
             self.loops[fact.call] = failure
+            self._last_loop = fact.call
         else:
             self.barred = failure
 

@@ -159,7 +159,9 @@ class Staged:
         scheduler.bodies = self.bodies
         scheduler.secrets = None  # All that is recorded is so without them.
         scheduler.probes = SilentProbes(scheduler)
-        scheduler.watch = RecordedWatch(self.evidence.loops, self.evidence.notes)
+        scheduler.watch = RecordedWatch(
+            self.evidence.loops, self.evidence.halting, self.evidence.notes
+        )
         if self.evidence.unaffordable or self.part.setting.budgets:
             scheduler.gate = RecordedBooks(self.evidence.unaffordable)
         scheduler.place = msgspec.structs.replace(scheduler.place, refused=self.evidence.barred)

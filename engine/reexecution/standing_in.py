@@ -150,15 +150,22 @@ class SilentProbes(Probes):
 class RecordedWatch(Watch):
     """Refuses what was refused, and notes what was noted."""
 
-    def __init__(self, refused: Mapping[CallId, Failure], notes: Mapping[CallId, str]) -> None:
+    def __init__(
+        self,
+        refused: Mapping[CallId, Failure],
+        halting: Collection[CallId],
+        notes: Mapping[CallId, str],
+    ) -> None:
         """Go by what is recorded.
 
         Args:
             refused: calls that were, and why.
+            halting: those of them with which the run stopped.
             notes: what the model was told beside results.
         """
         super().__init__(Loops())
         self._refused = refused
+        self._halting = halting
         self._notes = notes
 
     def refuses(self, call: LiveCall) -> Failure | None:
@@ -167,6 +174,7 @@ class RecordedWatch(Watch):
         failure = self._refused.get(call.id)
         if failure is not None:
             call.rule = LOOPS
+            call.scheduler.halted |= call.id in self._halting
         return failure
 
 

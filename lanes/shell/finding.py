@@ -30,7 +30,7 @@ def find(call: Invocation) -> None:
     start = at
     while at < len(args) and args[at].prefix[:1] not in {"-", "(", "!", ","}:
         if args[at].may_be_option or (args[at].many and not args[at].wild):
-            call.opaque(f"{args[at].shown!r} may be an action of find")
+            call.hidden(f"{args[at].shown!r} may be an action of find")
         at += 1
     starts = list(args[start:at]) or [HERE]
     call.read(*starts)
@@ -47,7 +47,7 @@ def _expression(call: Invocation, starts: list[Word], at: int) -> int:
     value = args[at + 1 : at + 2]
     if text in _WITH_VALUE or text in _READING or (text or "").startswith("-newer"):
         if any(word.many for word in value):
-            call.opaque(f"{value[0].shown!r} may be an action of find")
+            call.hidden(f"{value[0].shown!r} may be an action of find")
         if text not in _WITH_VALUE:
             call.read(*value)
         return at + 2
@@ -59,7 +59,10 @@ def _expression(call: Invocation, starts: list[Word], at: int) -> int:
         return at + (3 if text == "-fprintf" else 2)
     if text in _RUNNING:
         return _run(call, starts, at + 1, nearby=text.endswith("dir"))
-    call.opaque(f"find with {args[at].shown!r}")
+    if args[at].text is None:
+        call.hidden(f"{args[at].shown!r} may be an action of find")
+    else:
+        call.opaque(f"find with {args[at].shown!r}")
     return at + 1
 
 

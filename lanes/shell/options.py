@@ -121,7 +121,7 @@ class _Sorter:
         """Find an option by its name, or by what may be the beginning of it."""
         long = self._options.long
         role = long.get(name)
-        if role is None and len(name) > 1:
+        if role is None and name:
             for known, its in long.items():
                 if known.startswith(name):
                     return its

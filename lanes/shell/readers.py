@@ -119,7 +119,7 @@ def test(call: Invocation) -> None:
         elif word.text is None and word.many and not word.wild:
             call.read(word)
     if any(word.text in {"-v", "-R"} for word in args):
-        call.opaque("a test of a variable by its name")
+        call.hidden("a test of a variable by its name, which may hold a substitution")
 
 
 def jq(call: Invocation) -> None:

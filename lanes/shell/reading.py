@@ -16,7 +16,7 @@ from laneway.lanes.shell.grammar import parse
 from laneway.lanes.shell.lines import Compound, Redirect, Script, Shape, Simple, Step
 from laneway.lanes.shell.source import LinesJoined, Source, Unreadable
 from laneway.lanes.shell.wording import Found, WordReader
-from laneway.lanes.shell.words import literal
+from laneway.lanes.shell.words import Word, literal
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -34,6 +34,10 @@ _STREAM = re.compile(r"\d+-?|-|[A-Za-z_./][\w./:=,@%+-]*")
 _DESCRIPTORS = frozenset("0123456789")
 """A POSIX shell takes two digits for a word."""
 _TEST_OPERATORS = frozenset({"!", "=", "==", "!="})
+_RECKONING = frozenset("-eq -ne -lt -le -gt -ge".split())
+_NAMES = re.compile(r"[\w+-]*")
+_VARIABLE = re.compile(r"\$(?:\w+|\{#?\w+\}|[#?$!])")
+_COUNT = re.compile(r"[+-]?\d*|\$[#?$!]|\$\{#\w+\}")
 
 RESERVED = frozenset(
     "if then elif else fi for select in while until do done case esac function coproc "
@@ -241,7 +245,21 @@ class _Reader:
         for child in children[1:-1]:
             self._expression(child, command)
         command.words.append(literal(self._source.of(children[-1])))
+        if command.words[0].text == "[[":
+            self._reckoned(command.words)
         return command
+
+    def _reckoned(self, words: list[Word]) -> None:
+        """`[[ x -eq 1 ]]` reckons both sides: with variables, and the substitutions in a text."""
+        for before, operator, behind in zip(words, words[1:], words[2:], strict=False):
+            if operator.text not in _RECKONING:
+                continue
+            for side in (before, behind):
+                shown = side.shown.strip('"')
+                known = _NAMES if side.text is not None else _VARIABLE
+                if not known.fullmatch(shown if side.text is None else side.text):
+                    raise Unreadable(f"{side.shown!r} in a calculation")
+                self._found.calculates |= not _COUNT.fullmatch(shown)
 
     def _expression(self, node: "Node", command: Simple) -> None:
         kind = node.type

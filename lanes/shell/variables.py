@@ -13,6 +13,8 @@ from laneway.lanes.shell.options import Options, sort
 _TELLING = re.compile(
     r"(?:(?:CD|AWK|AWKLIB|GCONV_|LOC|NLS)?PATH|ENV|LD_.*|DYLD_.*|BASH.*|SHELL.*|PS\d|PROMPT.*|HOME|"
     r"PWD|OLDPWD|TMP.*|TEMP.*|.*PAGER.*|.*EDITOR.*|VISUAL|LESS.*|GIT_.*|GREP_.*|RIPGREP_.*|"
+    # bash reckons what these are set to, and runs the substitutions in it.
+    r"S?RANDOM|SECONDS|LINENO|HISTCMD|OPTIND|"
     r".*OPTIONS|XDG_.*|POSIX.*|SUDO_.*|GLIBC.*|MALLOC.*|JQ_.*|TERMINFO.*|MAGIC|.*_COMMAND)"
 )
 
@@ -32,8 +34,12 @@ def declare(call: Invocation) -> None:
         if text is None:
             call.opaque(f"{call.name} with {word.shown!r}")
         elif text[:1] in {"-", "+"}:
-            if set(text) & set("inF"):
+            if set(text) & set("in"):
+                call.hidden(f"{call.name} with {text}, which reckons what it is given")
+            elif "F" in text:
                 call.opaque(f"{call.name} with {text}")
+        elif text.partition("=")[2][:1] == "(":
+            call.hidden(f"{call.name} reads {text!r} as the elements of an array")
         else:
             call.shell.assign(text.partition("=")[0])
 

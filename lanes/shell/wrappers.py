@@ -51,6 +51,8 @@ def runs(
         call.read(*parsed.reads)
         call.write(*parsed.writes)
         words = parsed.operands[skipped:]
+        if words and words[0].text == "-":  # `env -` is `env -i`
+            words = words[1:]
         while assigns and words and "=" in words[0].prefix:
             call.shell.assign(words.pop(0).prefix.partition("=")[0])
         if words:
@@ -140,8 +142,8 @@ def shell(call: Invocation) -> None:
     line = False
     while at < len(args) and (text := args[at].text) is not None and text[:1] in {"-", "+"}:
         at += 1
-        if text in {"-o", "+o", "-O", "+O"}:
-            at += 1
+        if text[:2] != "--":
+            at += sum(letter in "oO" for letter in text)  # each takes a word of its own
         if text in {"--rcfile", "--init-file"}:
             break
         if text == "--":
@@ -193,9 +195,18 @@ def watch(call: Invocation) -> None:
         call.shell.run_script(line, call.folders, "watch")
 
 
+_FLOCK = Options(
+    values="wE",
+    opaque="c ",
+    long={"command": "opaque",
+          **dict.fromkeys(("timeout", "wait", "conflict-exit-code"), "value")},
+    in_order=True,
+)  # fmt: skip
+
+
 def flock(call: Invocation) -> None:
     """Runs a command while it holds a lock on a file."""
-    parsed = sort(call.args, Options(values="wE", opaque="c ", in_order=True))
+    parsed = sort(call.args, _FLOCK)
     file, *words = parsed.operands or [literal("")]
     if parsed.opaque or (words and words[0].prefix[:1] == "-"):
         call.hidden("what flock runs is not known")
@@ -203,6 +214,22 @@ def flock(call: Invocation) -> None:
     call.write(file)
     if words:
         call.shell.run(words, call.folders, "flock")
+
+
+def remember(call: Invocation) -> None:
+    """hash: forgets where programs are, or runs one under the name of another."""
+    if any("p" in word.prefix or word.text is None for word in call.args):
+        call.hidden("what a name runs is changed")
+    else:
+        call.opaque()
+
+
+def calls_back(call: Invocation) -> None:
+    """With some of its options, runs a line that is given, or the substitutions in a text."""
+    if call.name == "bind" or sort(call.args, Options(values="dnOsu", opaque="CcWFx ")).opaque:
+        call.hidden(f"what {call.name} runs is not known")
+    else:
+        call.opaque()
 
 
 def hides(why: str) -> Callable[[Invocation], None]:
@@ -237,6 +264,7 @@ WRAPPERS: Mapping[str, Handler] = {
     "nice": runs(Options(values="n", long={"adjustment": "value"})),
     "ionice": runs(Options(values="cn", opaque="pPu")),
     "chrt": runs(Options(opaque="p"), skipped=1),
+    "taskset": runs(Options(opaque="p", long={"pid": "opaque"}), skipped=1),
     "nohup": runs(),
     "setsid": runs(),
     "stdbuf": runs(
@@ -261,5 +289,8 @@ WRAPPERS: Mapping[str, Handler] = {
     ),
     "alias": hides("an alias changes what a name means"),
     "enable": hides("a builtin may be loaded"),
+    "let": hides("a calculation runs the substitutions in a text"),
+    "hash": remember,
+    **dict.fromkeys("mapfile readarray compgen complete bind".split(), calls_back),
 }  # fmt: skip
 """By name."""
