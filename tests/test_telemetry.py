@@ -47,7 +47,7 @@ from laneway.engine.descent import entered_as
 from laneway.engine.telemetry.carrying import environment
 from laneway.engine.telemetry.courses import says_nothing
 from laneway.engine.telemetry.labels import OTHER, Labels
-from laneway.engine.telemetry.listener import RunListener
+from laneway.engine.telemetry.run_listener import RunListener
 from laneway.errors import UsageError
 from laneway.facts import RunOpened, RunTaken
 from laneway.journal.export.spans import spans as exported
