@@ -276,7 +276,7 @@ class Run:
         """The tools as a provider's request wants them, without those that this run always denies.
 
         Args:
-            provider: `openai-chat` or `anthropic-messages`.
+            provider: the name of a wire format, for instance `openai-chat`.
 
         Raises:
             UsageError: a provider that is not known.
