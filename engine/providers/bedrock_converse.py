@@ -33,6 +33,7 @@ from laneway.engine.providers.reply import Answer, Asked, Message, Reply
 from laneway.engine.providers.say import said_by_host
 from laneway.engine.providers.unsent import note_unsent, sent, unsent
 from laneway.errors import PayloadError
+from laneway.ids import is_own
 from laneway.outcomes import Failure
 
 LIMIT_REACHED = ("max_tokens", "model_context_window_exceeded")
@@ -262,7 +263,11 @@ def _calls(blocks: list[Message], *, cut: bool, key: str) -> tuple[Asked, ...]:
     return tuple(calls)
 
 
-_is_legal = re.compile(r"[a-zA-Z0-9_.:-]{1,64}").fullmatch
+def _is_legal(call_id: str) -> bool:
+    return _LEGAL.fullmatch(call_id) is not None and not is_own(call_id)
+
+
+_LEGAL = re.compile(r"[a-zA-Z0-9_.:-]{1,64}")
 
 
 def _mint(digits: str) -> str:

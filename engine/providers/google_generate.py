@@ -146,7 +146,10 @@ def _generation(payload: Mapping[str, Any]) -> int:
 def _chosen(provider: str, payload: Mapping[str, Any]) -> tuple[str, object, bool]:
     """Find the one content to go on with: its place, itself, and whether the limit cut it."""
     if payload.get("error"):
-        raise refused(provider, opened(payload["error"]))
+        error = opened(payload["error"])
+        if is_object(error) and error.get("status"):
+            error = {**error, "code": None}  # of HTTP, and says less than the status
+        raise refused(provider, error)
     if "candidates" not in payload and "parts" in payload:
         return "content", payload, False
     candidates = opened(payload.get("candidates") or [])

@@ -52,7 +52,6 @@ class GoogleInteractions:
         """Read an interaction; see `Format.parse`."""
         status = _finished(self.name, payload)
         steps = _steps(payload)
-        see_that_own(self.name, steps, "steps")
         key = payload.get("id")
         key = key if isinstance(key, str) else ""
         calls = _calls(steps, cut=status in CUT, key=key)
@@ -118,6 +117,7 @@ def _steps(payload: Mapping[str, Any]) -> list[Message]:
         raise PayloadError(
             "steps", f"expected a list, not {described(steps)}", "Submit the whole interaction"
         )
+    see_that_own(GoogleInteractions.name, steps, "steps")
     for index, step in enumerate(steps):
         if not is_object(step) or not isinstance(step.get("type"), str):
             raise PayloadError(

@@ -153,7 +153,7 @@ def with_other_arguments(message: Message, arguments: Mapping[str, dict[str, Any
 
 
 def _part(entry: Message) -> str:
-    return "custom" if entry["type"] == "custom" else "function"
+    return "custom" if entry.get("type") == "custom" else "function"
 
 
 def _rewritten(entry: Message, part: str, arguments: dict[str, Any]) -> Any:
