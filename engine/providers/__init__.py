@@ -72,6 +72,10 @@ def parse(payload: object, *, provider: str | None = None) -> Reply:
     for wire in FORMATS:
         if wire.recognises(body):
             return wire.parse(body)
+    if body.get("role", "assistant") not in ("assistant", "model"):
+        raise PayloadError(
+            "reply.role", f"it is {described(body['role'])}", "Submit the model's own message"
+        )
     raise PayloadError(
         "reply",
         f"{described(body)} is in no known format ({_names()})",

@@ -103,6 +103,8 @@ class AnthropicMessages:
         self, message: Message, arguments: Mapping[str, dict[str, Any]], /
     ) -> Message:
         """Write other inputs into some `tool_use` blocks."""
+        if not arguments:
+            return message
         blocks = [
             {**block, "input": arguments[block["id"]]}
             if block["type"] == "tool_use" and block["id"] in arguments

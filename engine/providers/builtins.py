@@ -45,8 +45,9 @@ def is_ours(item: Mapping[str, Any], answered: Collection[object]) -> bool:
         item: of the output.
         answered: the call ids of the outputs that stand beside it.
     """
-    kind = item.get("type")
-    if kind not in ACTIONS or (item.get("call_id") or None) in answered:
+    kind = str(item.get("type"))
+    call_id = item.get("call_id")
+    if kind not in ACTIONS or (call_id is not None and call_id in answered):
         return False
     if kind == "tool_search_call":
         return item.get("execution") == "client"
@@ -94,6 +95,7 @@ def answered(item: Message, answer: Answer) -> list[Message]:
                 output["max_output_length"] = most
             return [{**output, "output": _shell(answer)}]
         case "tool_search_call":
+            output["type"] = "tool_search_output"
             output |= {"execution": "client", "status": "incomplete" if failed else "completed"}
             return [{**output, "tools": _tools(answer)}]
         case _:

@@ -143,7 +143,7 @@ def _is_call(step: Message) -> bool:
 
 def _calls(steps: list[Message], *, cut: bool, key: str) -> tuple[Asked, ...]:
     entries = [step for step in steps if _is_call(step)]
-    answered = {step.get("call_id") for step in steps if step["type"] == "function_result"}
+    answered = [step.get("call_id") for step in steps if step["type"] == "function_result"]
     for step in [step for step in entries if step.get("id") in answered]:
         step["type"] = "answered"  # of an earlier turn, told again: it is left out
     entries = [step for step in entries if _is_call(step)]

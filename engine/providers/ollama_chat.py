@@ -80,9 +80,9 @@ class OllamaChat:
             {**entry, "function": {**entry["function"], "arguments": arguments[entry["id"]]}}
             if entry["id"] in arguments
             else entry
-            for entry in message["tool_calls"]
+            for entry in message.get("tool_calls", ())
         ]
-        return {**message, "tool_calls": entries}
+        return {**message, "tool_calls": entries} if entries else message
 
     def say(self, said: object, /) -> Message:
         """Make a user message."""

@@ -91,7 +91,7 @@ class OpenAIChat:
         self, message: Message, arguments: Mapping[str, dict[str, Any]], /
     ) -> Message:
         """Write other arguments, or another free input, into some calls."""
-        if message.get("tool_calls"):
+        if message.get("tool_calls") or not arguments:
             return with_other_arguments(message, arguments)
         (given,) = arguments.values()
         function = {**message["function_call"], "arguments": json_text(given)}

@@ -214,10 +214,11 @@ def _built_in(item: Message, call_id: str, *, cut: bool) -> Asked:
 
 def _asked_for(items: Sequence[Message]) -> list[Message]:
     """The items that are calls for us to run."""
-    answered = {item.get("call_id") for item in items if str(item.get("type")).endswith(_OUTPUT)}
-    answered.discard(None)
+    answered = [item.get("call_id") for item in items if str(item.get("type")).endswith(_OUTPUT)]
     return [
-        item for item in items if item.get("type") in _READERS or builtins.is_ours(item, answered)
+        item
+        for item in items
+        if str(item.get("type")) in _READERS or builtins.is_ours(item, answered)
     ]
 
 

@@ -165,5 +165,5 @@ def _parts(answer: Answer) -> list[str | Media] | None:
 
 def _in_words(part: Media) -> str:
     called = f" {part.name}" if part.name else ""
-    size = len(part.data) * 3 // 4
+    size = len(part.data) * 3 // 4 - part.data[-2:].count("=")
     return f"({part.media_type}{called}, {size} bytes: it cannot be shown in a result here)"

@@ -147,9 +147,9 @@ def with_other_arguments(message: Message, arguments: Mapping[str, dict[str, Any
         {**entry, _part(entry): _rewritten(entry, _part(entry), arguments[entry["id"]])}
         if entry["id"] in arguments
         else entry
-        for entry in message["tool_calls"]
+        for entry in message.get("tool_calls", ())
     ]
-    return {**message, "tool_calls": entries}
+    return {**message, "tool_calls": entries} if entries else message
 
 
 def _part(entry: Message) -> str:
