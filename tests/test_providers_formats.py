@@ -341,6 +341,7 @@ def test_a_message_that_mixes_formats_is_one_clear_error(wire: str, other: str) 
 
 def _parts_of(wire: str) -> tuple[Any, list[Any]] | None:
     payload = answer(wire, [Said("a", "f", "{}" if wire in TEXTUAL else {})])
+    parts: Any
     match payload:
         case {"content": parts} | {"output": [*_] as parts} | {"steps": parts}:
             return payload, parts

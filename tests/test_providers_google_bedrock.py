@@ -26,7 +26,7 @@ def done(reply: Any) -> list[Answer]:
 
 
 def test_signatures_thoughts_and_what_google_runs_come_back_untouched() -> None:
-    parts = [
+    parts: list[dict[str, Any]] = [
         {"text": "Hm.", "thought": True},
         {"thoughtSignature": "AAAA", "toolCall": {"id": "s", "toolType": "GOOGLE_SEARCH_WEB"}},
         {"thoughtSignature": "AAAA", "toolResponse": {"id": "s"}},

@@ -302,7 +302,7 @@ def test_requests_for_approval_are_shown_to_the_host_and_answered_by_saying_so()
     request = {"type": "mcp_approval_request", "id": "m", "name": "f", "arguments": "{}"}
     reply = parse(response(request))
 
-    assert approval_requests(reply.message) == [request]
+    assert approval_requests(WIRE.render(reply.message, [])) == [request]
     said = WIRE.say({"type": "mcp_approval_response", "approval_request_id": "m", "approve": True})
     assert WIRE.join([*WIRE.render(reply.message, []), said]) == [request, said]
 

@@ -67,11 +67,13 @@ class BedrockConverse:
 
     def recognises(self, payload: Mapping[str, Any], /) -> bool:
         """Whether there is an output with a message, a bare message of blocks, or an error."""
+        if "type" in payload or "choices" in payload:
+            return False
         output = opened(payload.get("output"))
         if is_object(output):
             return "message" in output
-        content = payload.get("content")
-        if isinstance(content, list | tuple) and payload.get("role", "assistant") == "assistant":
+        content = opened(payload.get("content"))
+        if is_list(content) and payload.get("role", "assistant") == "assistant":
             return any(map(_is_ours, content))
         return isinstance(payload.get("message"), str) and payload.keys() <= _OF_ERROR
 

@@ -80,6 +80,8 @@ def _in_part(part: dict[str, Any]) -> Iterator[tuple[object, bool]]:
         yield part.get(_RESULTS[kind]), True
     elif isinstance(kind, str) and kind in _CALLS:
         yield part.get(_CALLS[kind], part.get("id")), False
+    elif kind is None and is_object(part.get("function")):  # of Ollama, which has no types
+        yield part.get("id"), False
     for field, id_field, is_result in _FIELDS:
         inner = part.get(field)
         if is_object(inner):

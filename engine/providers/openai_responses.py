@@ -107,17 +107,16 @@ class OpenAIResponses:
         return list(messages)
 
 
-def approval_requests(message: Message) -> list[Message]:
+def approval_requests(messages: Sequence[Message]) -> list[Message]:
     """The calls to MCP servers that the provider will run once the host allows it.
 
     They are no calls of the turn: answer each with `run.say({"type": "mcp_approval_response",
     "approval_request_id": request["id"], "approve": True})` before the model is asked again.
 
     Args:
-        message: the assistant's, of a turn in this format.
+        messages: of a turn, `turn.messages`.
     """
-    items: list[Message] = message.get("output") or []
-    return [item for item in items if item.get("type") == "mcp_approval_request"]
+    return [item for item in messages if item.get("type") == "mcp_approval_request"]
 
 
 def _ended(provider: str, payload: Mapping[str, Any]) -> object:

@@ -21,6 +21,7 @@ from laneway.engine.engine import Engine, Status
 from laneway.engine.failing import NestedCallFailed, ToolFailed
 from laneway.engine.planning import plan_tool
 from laneway.engine.probing import Found
+from laneway.engine.providers.parts import file_part, image_part
 from laneway.engine.reports import StopReport
 from laneway.engine.run import Run
 from laneway.engine.secrets.marks import Secret
@@ -77,6 +78,8 @@ __all__ = [
     "Turn",
     "Unattended",
     "__version__",
+    "file_part",
+    "image_part",
     "plan_tool",
     "tool",
 ]
