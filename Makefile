@@ -27,7 +27,7 @@ nightly: $(VENV)/dev.stamp ## the lane table against its naive model, 100,000 st
 	@$(PY) -m pytest --hypothesis-profile=nightly --timeout=3600 -rP -k "no_fault" \
 		tests/test_lane_model.py $(ARGS)
 
-fuzz: $(VENV)/dev.stamp ## random programs against engine, lanes and plans, ROUNDS=20 times as many
+fuzz: $(VENV)/dev.stamp ## random programs and answers against engine, lanes, plans and readers, ROUNDS=20 times as many
 	@LANEWAY_ROUNDS=$(ROUNDS) $(PY) -m pytest --timeout=3600 $(FUZZED) $(ARGS)
 
 crash: $(VENV)/dev.stamp ## DEATHS=10000 real deaths of random programs; SEED=1, RESUME=state.json
@@ -44,6 +44,7 @@ ROUNDS ?= 20
 FUZZED := tests/test_reexecution_random.py tests/test_engine_sagas.py tests/test_nested_drives.py \
 	tests/test_lane_controls.py::test_whatever_an_operator_does_every_call_ends_and_no_limit_is_passed \
 	tests/test_lane_controls_table.py::test_driven_at_random_nothing_is_lost_and_no_limit_is_passed \
+	tests/test_providers_fuzz.py \
 	tests/test_plan_tool.py::test_a_dag_in_a_plan_call_runs_as_the_same_dag_of_a_host
 DEATHS ?= 10000
 IMAGES ?= 3000

@@ -55,6 +55,8 @@ GROUPS: dict[str, tuple[Any, ...]] = {
         laneway.Tool,
         laneway.ToolContext,
         laneway.plan_tool,
+        laneway.image_part,
+        laneway.file_part,
         laneway.Bound,
         laneway.Secret,
         laneway.Found,

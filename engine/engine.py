@@ -426,7 +426,7 @@ class Engine:
         """The tools as a provider's request wants them, without those that policies always deny.
 
         Args:
-            provider: `openai-chat` or `anthropic-messages`.
+            provider: the name of a wire format, for instance `openai-chat`.
             mode: the agent mode that policies see; `Run.definitions` knows that of a run.
 
         Raises:

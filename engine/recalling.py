@@ -36,8 +36,10 @@ def watch_of(scheduler: "Scheduler") -> Watch | None:
 
 
 def is_of_user(message: object) -> bool:
-    """Whether a message that the host says is its user's: a text, or one of that role."""
-    return isinstance(message, str) or (is_object(message) and message.get("role") == "user")
+    """Whether a message that the host says is its user's: a text, or one of that role or type."""
+    if not is_object(message):
+        return isinstance(message, str)
+    return message.get("role") == "user" or message.get("type") == "user_input"
 
 
 def recall(watch: Watch, view: RunView, tools: "Toolset") -> None:

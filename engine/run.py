@@ -25,7 +25,8 @@ from laneway.engine.live import LiveCall, LiveTurn
 from laneway.engine.modes import change_mode, mode_of
 from laneway.engine.nesting import holder, note_child
 from laneway.engine.plain import whole_text
-from laneway.engine.providers import parse
+from laneway.engine.providers import format_named, parse
+from laneway.engine.providers.earlier import see_that_open
 from laneway.engine.providers.reply import Reply
 from laneway.engine.providers.say import said_by_host
 from laneway.engine.questions import OpenApproval, asked, each, open_questions
@@ -59,7 +60,7 @@ from laneway.engine.streaming.source import Source
 from laneway.engine.streaming.stream import Door, Stream
 from laneway.engine.tally import settlements
 from laneway.engine.telemetry.joining import count_budgets, join, task_class_of
-from laneway.engine.turn import Turn, asked_for, conversation, open_names
+from laneway.engine.turn import Turn, asked_for, conversation, open_names, said_before
 from laneway.errors import (
     EngineBusyError,
     EngineClosedError,
@@ -307,7 +308,7 @@ class Run:
         """The tools as a provider's request wants them, without those that this run always denies.
 
         Args:
-            provider: `openai-chat` or `anthropic-messages`.
+            provider: the name of a wire format, for instance `openai-chat`.
 
         Raises:
             UsageError: a provider that is not known.
@@ -335,12 +336,19 @@ class Run:
         """Say how long a call of a tool will take, in seconds, as far as the engine has learnt."""
         return self._engine.durations.expect(tool)
 
-    def history(self) -> list[dict[str, Any]]:
+    def history(self, provider: str = "") -> list[dict[str, Any]]:
         """Every assistant message with its results, and what `say` added, in the provider's form.
 
         A turn that has not ended is not shown.
+
+        Args:
+            provider: the name of the wire format for what is said before the first answer; of
+                OpenAI, Anthropic, Cohere and Ollama the form of a user's text is the same.
+
+        Raises:
+            PayloadError: there is no format of that name.
         """
-        return conversation(self.view)
+        return conversation(self.view, provider)
 
     # What the host does
 
@@ -544,22 +552,29 @@ class Run:
         await self._wait(live)
         await self._close(live)
 
-    async def say(self, message: str | Mapping[str, Any]) -> list[dict[str, Any]]:
+    async def say(
+        self, message: str | Mapping[str, Any], *, provider: str = ""
+    ) -> list[dict[str, Any]]:
         """Put a message of the host's into the conversation, durably.
 
         A message of the user's lets a run go on that stands still until there is one.
 
         Args:
             message: a text of the user's, or a message in the provider's form.
+            provider: as for `history`, before the first answer.
 
         Returns:
             The history, the message included.
 
         Raises:
-            PayloadError: it is no message, or cannot be told in JSON; nothing was written.
+            PayloadError: it is no message, cannot be told in JSON, or holds a result for a call
+                that is not open; nothing was written.
         """
         scheduler = self._live
+        if provider:
+            format_named(provider)
         told = whole_text(message) if isinstance(message, str) else said_by_host(message)
+        see_that_open(told, said_before(self.view))
         said: list[Fact] = [MessageSaid(message=told)]
         if scheduler.stopped is not None and is_of_user(told):
             carry_out(scheduler)
@@ -569,7 +584,7 @@ class Run:
             reopened(scheduler)
         if scheduler.watch is not None and is_of_user(told):
             scheduler.watch.heard()
-        return self.history()
+        return self.history(provider)
 
     async def note(self, note: Any) -> None:
         """Write something down for whoever reads the journal; the model never sees it.

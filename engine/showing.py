@@ -7,6 +7,7 @@ requests. What is shown is a hint, like everything that a model is told: each ca
 from typing import Any
 
 from laneway.effects import Effect
+from laneway.engine.providers.definitions import gathered
 from laneway.engine.spec import ToolSpec
 from laneway.engine.tool import see_that_known
 from laneway.engine.tools import Toolset
@@ -22,7 +23,7 @@ def definitions(
 
     Args:
         tools: of the engine.
-        provider: `openai-chat` or `anthropic-messages`.
+        provider: the name of a wire format, for instance `openai-chat`.
         policy: that judges the calls.
         mode: in which they are judged.
         unattended: who answers for humans, if nobody is there.
@@ -33,9 +34,10 @@ def definitions(
     """
     see_that_known(provider)
     policy.mode(mode)
-    return [
+    shown = [
         tool.definition(provider) for tool in tools if _passes(tool.spec, policy, mode, unattended)
     ]
+    return gathered(provider, shown)
 
 
 def _passes(spec: ToolSpec, policy: Policy, mode: str, unattended: Unattended | None) -> bool:

@@ -20,6 +20,7 @@ from laneway.engine.callables import Callee, examine
 from laneway.engine.checking import Bindings, Check, Checked, Fit, invalid
 from laneway.engine.claiming import claim_source
 from laneway.engine.probing import probe_of
+from laneway.engine.providers.definitions import FORMS, definition
 from laneway.engine.secrets.declaring import secret_places
 from laneway.engine.spec import (
     NARROW_NAME,
@@ -221,7 +222,7 @@ class Tool(Generic[P, R]):
         """Write the tool as the provider wants it in a request.
 
         Args:
-            provider: `openai-chat` or `anthropic-messages`.
+            provider: the name of a wire format, for instance `openai-chat`.
 
         Raises:
             UsageError: a provider that is not known.
@@ -236,10 +237,7 @@ class Tool(Generic[P, R]):
                 "tool another with name=",
             )
         schema = copy.deepcopy(spec.schema)
-        told = {"name": spec.name, "description": spec.description}
-        if provider == "openai-chat":
-            return {"type": "function", "function": {**told, "parameters": schema}}
-        return {**told, "input_schema": schema}
+        return definition(provider, spec.name, spec.description, schema)
 
     def _refused(self, found: Any) -> Failure:
         return invalid(self.spec.name, found, self.spec.schema)
@@ -251,13 +249,10 @@ def see_that_known(provider: str) -> None:
     Raises:
         UsageError: there is none.
     """
-    if provider not in _FORMS:
+    if provider not in FORMS:
         raise UsageError(
-            f"no form of a tool definition is known for {provider!r} (known: {', '.join(_FORMS)})"
+            f"no form of a tool definition is known for {provider!r} (known: {', '.join(FORMS)})"
         )
-
-
-_FORMS = ("openai-chat", "anthropic-messages")
 
 
 _REACH = list(Effect).index

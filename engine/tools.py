@@ -16,6 +16,7 @@ from typing import Any
 
 from laneway.engine.callables import Bound
 from laneway.engine.checking import Checked
+from laneway.engine.providers.definitions import gathered
 from laneway.engine.secrets.shapes import merged
 from laneway.engine.spec import Declarations, ToolSpec
 from laneway.engine.telling import excerpt
@@ -113,13 +114,13 @@ class Toolset:
         """Write all tools as the provider wants them in a request.
 
         Args:
-            provider: `openai-chat` or `anthropic-messages`.
+            provider: the name of a wire format, for instance `openai-chat`.
 
         Raises:
             UsageError: a provider that is not known.
         """
         see_that_known(provider)
-        return [one.definition(provider) for one in self]
+        return gathered(provider, [one.definition(provider) for one in self])
 
     def require_bound(self, bound: Collection[str]) -> None:
         """See that the host has set what it must set, before anything is submitted.

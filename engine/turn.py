@@ -192,10 +192,20 @@ _ENCODE = msgspec.json.Encoder().encode
 _COPY = msgspec.json.Decoder().decode
 
 
-def conversation(view: RunView) -> list[dict[str, Any]]:
-    """All closed turns and the host's own messages, joined as the last provider wants them."""
+def said_before(view: RunView) -> list[Any]:
+    """The host's own messages, as they are recorded."""
+    return [part.message for part in view.conversation if not isinstance(part, TurnView)]
+
+
+def conversation(view: RunView, provider: str = "") -> list[dict[str, Any]]:
+    """All closed turns and the host's own messages, joined as the last provider wants them.
+
+    Args:
+        view: of the run.
+        provider: whose form is wanted where there is no turn yet.
+    """
     shown: list[dict[str, Any]] = []
-    provider = view.turns[-1].provider if view.turns else ""
+    provider = view.turns[-1].provider if view.turns else provider
     for part in view.conversation:
         if isinstance(part, TurnView):
             if part.closed:

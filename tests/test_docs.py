@@ -11,6 +11,7 @@ import pytest
 import laneway
 from laneway import Loops, Recursion
 from laneway.claims import exclusive, shared
+from laneway.engine.providers import FORMATS
 from laneway.lanes.names import Names
 from laneway.states import ARROWS
 
@@ -71,6 +72,18 @@ def test_every_piece_of_python_about_resources_runs(
     monkeypatch.chdir(tmp_path)
 
     exec(compile(code, "docs/resources.md", "exec"), {})  # noqa: S102 - it is our own page
+
+
+@pytest.mark.parametrize("code", blocks("providers.md"))
+def test_every_piece_of_python_about_providers_runs(code: str) -> None:
+    exec(compile(code, "docs/providers.md", "exec"), {})  # noqa: S102 - it is our own page
+
+
+def test_every_format_is_in_the_table_of_providers() -> None:
+    text = (ROOT / "docs" / "providers.md").read_text(encoding="utf-8")
+    told = re.findall(r"^\| `([a-z0-9-]+)` \|[^|]*\|[^|]*\|[^|]*\|$", text, re.MULTILINE)
+
+    assert set(told) == {wire.name for wire in FORMATS if wire.name != "plan"}
 
 
 @pytest.mark.parametrize("code", blocks("loops.md"))

@@ -603,7 +603,7 @@ def test_definitions_are_written_for_each_provider_and_no_other() -> None:
     assert message["description"] == "Look at a file."
     assert message["input_schema"]["required"] == ["path"]
     for asked in (engine, Engine()):
-        with pytest.raises(UsageError, match=r"for 'gemini' \(known: openai-chat, anthropic-mess"):
+        with pytest.raises(UsageError, match=r"for 'gemini' \(known: anthropic-messages, bed"):
             asked.definitions("gemini")
 
 
@@ -782,7 +782,7 @@ def test_the_form_of_an_answer_may_be_named_and_must_exist() -> None:
     calls = plan({"id": "a", "tool": "echo"})
 
     async def host(run: Run) -> Turn:
-        with pytest.raises(PayloadError, match=r"there is no format 'gemini'\. Known are anthro"):
+        with pytest.raises(PayloadError, match=r"there is no format 'gemini'\. Known are bedrock"):
             await run.submit(calls, provider="gemini")
         with pytest.raises(PayloadError):
             await run.submit(calls, provider="openai-chat")

@@ -11,6 +11,10 @@ from pydantic import BaseModel
 from laneway.engine.providers import FORMATS, format_named, parse
 from laneway.errors import PayloadError
 
+NAMES = (
+    "bedrock-converse, anthropic-messages, openai-responses, google-generate, "
+    "google-interactions, ollama-chat, cohere-v2, openai-chat, plan"
+)
 CALL: dict[str, Any] = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 USE: dict[str, Any] = {"id": "a", "type": "tool_use", "name": "f", "input": {}}
 
@@ -48,21 +52,19 @@ def test_an_unknown_format_is_refused_with_the_known_ones() -> None:
     with pytest.raises(PayloadError) as caught:
         parse({}, provider="telegraph")
 
-    assert str(caught.value) == (
-        "provider: there is no format 'telegraph'. Known are anthropic-messages, openai-chat, plan"
-    )
+    assert str(caught.value) == (f"provider: there is no format 'telegraph'. Known are {NAMES}")
 
 
 @pytest.mark.parametrize(
     ("payload", "looks"),
-    [({}, "an empty object"), ({"candidates": [], "x": 1}, "an object with candidates, x")],
+    [({}, "an empty object"), ({"answers": [], "x": 1}, "an object with answers, x")],
 )
 def test_an_unknown_shape_is_refused_with_what_it_looked_like(payload: Any, looks: str) -> None:
     with pytest.raises(PayloadError) as caught:
         parse(payload)
 
     assert str(caught.value) == (
-        f"reply: {looks} is in no known format (anthropic-messages, openai-chat, plan). "
+        f"reply: {looks} is in no known format ({NAMES}). "
         "Submit the whole answer of the provider, or name its format"
     )
 
@@ -138,12 +140,22 @@ def test_objects_with_a_plain_to_dict_are_asked_for_it() -> None:
     assert parse(Answer()).message == {"role": "assistant", "content": "x"}
 
 
+SAID: dict[str, Any] = {
+    "bedrock-converse": {"role": "user", "content": [{"text": "half �"}]},
+    "google-generate": {"role": "user", "parts": [{"text": "half �"}]},
+    "google-interactions": {
+        "type": "user_input",
+        "content": [{"type": "text", "text": "half �"}],
+    },
+}
+
+
 @pytest.mark.parametrize("name", [wire.name for wire in FORMATS])
 def test_the_host_says_a_text_or_a_message_of_its_own(name: str) -> None:
     form = format_named(name)
     block = {"role": "user", "content": [{"type": "text", "text": "x"}]}
 
-    assert form.say("half \ud83d") == {"role": "user", "content": "half �"}
+    assert form.say("half \ud83d") == SAID.get(name, {"role": "user", "content": "half �"})
     assert form.say(block) == block
     assert form.say(MappingProxyType({"role": "user", "content": ("x",)})) == {
         "role": "user",

@@ -750,7 +750,7 @@ def test_a_definition_is_written_as_the_provider_wants_it() -> None:
 
 
 def test_a_definition_for_an_unknown_provider_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"'cohere' \(known: openai-chat, anthropic-messages\)"):
+    with pytest.raises(UsageError, match=r"'cohere' \(known: anthropic-messages, bedrock-conv"):
         edit_file.definition("cohere")
 
 

@@ -65,7 +65,22 @@ def said_in(message: Any) -> str:
     match message:
         case {"content": str(text)}:
             return text
-        case {"content": [*blocks]}:
-            return " ".join(block["text"] for block in blocks if block.get("type") == "text")
+        case {"content": [*parts]} | {"parts": [*parts]}:
+            return " ".join(filter(None, map(_text, parts)))
+        case {"output": [*items]} | {"steps": [*items]}:
+            return " ".join(filter(None, map(said_in, items)))
+        case _:
+            return ""
+
+
+def _text(part: Any) -> str:
+    """The text of a part that the model said, not thought."""
+    match part:
+        case {"thought": True}:
+            return ""
+        case {"type": "text" | "output_text", "text": str(text)}:
+            return text
+        case {"text": str(text)} if "type" not in part:
+            return text
         case _:
             return ""

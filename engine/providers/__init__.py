@@ -5,9 +5,16 @@ one line in `FORMATS`.
 """
 
 from laneway.engine.providers.anthropic_messages import AnthropicMessages
+from laneway.engine.providers.bedrock_converse import BedrockConverse
+from laneway.engine.providers.cohere_v2 import CohereV2
+from laneway.engine.providers.google_generate import GoogleGenerate
+from laneway.engine.providers.google_interactions import GoogleInteractions
 from laneway.engine.providers.labelled import read_labelled_plan
 from laneway.engine.providers.llmcompiler import read_llmcompiler_plan
+from laneway.engine.providers.mixing import see_that_one
+from laneway.engine.providers.ollama_chat import OllamaChat
 from laneway.engine.providers.openai_chat import OpenAIChat
+from laneway.engine.providers.openai_responses import OpenAIResponses
 from laneway.engine.providers.payload import body_of, described
 from laneway.engine.providers.plan import PlanForm
 from laneway.engine.providers.reply import Answer, Asked, Format, Message, Reply
@@ -29,8 +36,22 @@ __all__ = [
     "read_taskbench_plan",
 ]
 
-FORMATS: tuple[Format, ...] = (AnthropicMessages(), OpenAIChat(), PlanForm())
-"""All known formats; the first that recognises a payload reads it."""
+FORMATS: tuple[Format, ...] = (
+    BedrockConverse(),
+    AnthropicMessages(),
+    OpenAIResponses(),
+    GoogleGenerate(),
+    GoogleInteractions(),
+    OllamaChat(),
+    CohereV2(),
+    OpenAIChat(),
+    PlanForm(),
+)
+"""All known formats; the first that recognises a payload reads it.
+
+Bedrock's bare messages would pass for Anthropic's, and Cohere's and Ollama's for OpenAI's, which
+stands behind all others, since every server's error is one of its own.
+"""
 
 
 def parse(payload: object, *, provider: str | None = None) -> Reply:
@@ -48,9 +69,14 @@ def parse(payload: object, *, provider: str | None = None) -> Reply:
     body = body_of(payload)
     if provider is not None:
         return with_usage(format_named(provider).parse(body), body)
+    see_that_one(body)
     for wire in FORMATS:
         if wire.recognises(body):
             return with_usage(wire.parse(body), body)
+    if body.get("role", "assistant") not in ("assistant", "model"):
+        raise PayloadError(
+            "reply.role", f"it is {described(body['role'])}", "Submit the model's own message"
+        )
     raise PayloadError(
         "reply",
         f"{described(body)} is in no known format ({_names()})",

@@ -16,6 +16,8 @@ from typing import Any
 
 from laneway.engine.kinds import is_list, is_object
 from laneway.engine.providers.faults import refused, truncated
+from laneway.engine.providers.mixing import see_that_own
+from laneway.engine.providers.parts import Media, content_of
 from laneway.engine.providers.payload import (
     arguments_of,
     assistant_role,
@@ -30,7 +32,6 @@ from laneway.engine.providers.payload import (
 from laneway.engine.providers.repair import misnamed, named, paired, settled_ids
 from laneway.engine.providers.reply import Answer, Asked, Message, Reply
 from laneway.engine.providers.say import said_by_host
-from laneway.engine.results import noted
 from laneway.errors import PayloadError
 from laneway.outcomes import Failure
 
@@ -102,6 +103,8 @@ class AnthropicMessages:
         self, message: Message, arguments: Mapping[str, dict[str, Any]], /
     ) -> Message:
         """Write other inputs into some `tool_use` blocks."""
+        if not arguments:
+            return message
         blocks = [
             {**block, "input": arguments[block["id"]]}
             if block["type"] == "tool_use" and block["id"] in arguments
@@ -134,6 +137,7 @@ def _copied(given: object) -> tuple[list[Message], bool]:
     """Copy the blocks, and tell whether no input can be nested too deeply."""
     fast = copied(given)
     blocks: Any = fast[0] if fast else copied_slowly(_loosened(given), "content")
+    see_that_own("anthropic-messages", blocks, "content")
     if not is_list(blocks):
         raise PayloadError("content", f"expected a list of blocks, not {described(blocks)}")
     for index, block in enumerate(blocks):
@@ -232,11 +236,22 @@ def _result(answer: Answer) -> Message:
     result: Message = {
         "type": "tool_result",
         "tool_use_id": answer.id,
-        "content": noted(answer.outcome, answer.note, answer.warning),
+        "content": content_of(answer, lambda text: {"type": "text", "text": text}, _media),
     }
     if isinstance(answer.outcome, Failure):
         result["is_error"] = True
     return result
+
+
+def _media(media: Media) -> Message | None:
+    kind = "image" if media.media_type in _IMAGES else "document"
+    if kind == "document" and media.media_type != "application/pdf":
+        return None
+    source = {"type": "base64", "media_type": media.media_type, "data": media.data}
+    return {"type": kind, "source": source}
+
+
+_IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
 
 def _blocks_of(message: Message) -> list[Any]:

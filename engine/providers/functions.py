@@ -1,14 +1,14 @@
-"""Reads one call whose arguments, or free input, are a text inside the message.
+"""Reads one call out of the part of a message that holds it.
 
-Takes the `function` or `custom` part of an entry, gives the call, and leaves in the part what any
-server accepts again. Feeds the formats of the OpenAI family.
+Its arguments, or its free input, are a text there (the OpenAI family), or an object (all others).
+Gives the call, and leaves in the part what any server accepts again. Feeds the formats.
 """
 
 import msgspec
 
 from laneway.engine.arguments import malformed, read_arguments
 from laneway.engine.providers.faults import truncated
-from laneway.engine.providers.payload import DECODE, described, text_of_arguments
+from laneway.engine.providers.payload import DECODE, described, read_decoded, text_of_arguments
 from laneway.engine.providers.repair import named
 from laneway.engine.providers.reply import Asked, Message
 from laneway.engine.results import json_text
@@ -61,3 +61,16 @@ def read_custom(custom: Message, call_id: str, *, cut: bool) -> Asked:
     custom["input"] = ""
     fault = fault or malformed(f"the input of a custom tool is a text, not {described(given)}")
     return Asked(id=call_id, name=name, arguments=None, text=text_of_arguments(given), fault=fault)
+
+
+def read_object(part: Message, field: str, call_id: str, *, cut: bool) -> Asked:
+    """Read a call whose arguments its provider has decoded; nothing shows that they are whole."""
+    name, fault = named(part)
+    given = part.get(field)
+    read = read_decoded(given)
+    part[field] = {} if isinstance(read, Failure) else read
+    if not cut and not isinstance(read, Failure):
+        return Asked(id=call_id, name=name, arguments=read, fault=fault)
+    text = text_of_arguments(given)
+    why = read if isinstance(read, Failure) and not cut else truncated(text)
+    return Asked(id=call_id, name=name, arguments=None, text=text, fault=fault or why)

@@ -14,22 +14,25 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from laneway.engine.kinds import is_list, is_object
-from laneway.engine.providers.faults import refused, unknown_kind
-from laneway.engine.providers.functions import read_custom, read_function
-from laneway.engine.providers.payload import (
-    arguments_of,
-    assistant_role,
-    copied,
-    copied_slowly,
-    described,
-    opened,
-)
+from laneway.engine.providers.faults import refused
+from laneway.engine.providers.functions import read_function
+from laneway.engine.providers.mixing import see_that_own
+from laneway.engine.providers.parts import told
+from laneway.engine.providers.payload import assistant_role, described, opened
 from laneway.engine.providers.repair import UNNAMED, misnamed, paired, settled_ids
 from laneway.engine.providers.reply import Answer, Asked, Message, Reply
 from laneway.engine.providers.say import said_by_host
-from laneway.engine.results import json_text, noted
+from laneway.engine.providers.tool_calls import (
+    content_of,
+    copied_message,
+    is_legal,
+    mint,
+    read_tool_calls,
+    renamed,
+    with_other_arguments,
+)
+from laneway.engine.results import json_text
 from laneway.errors import PayloadError
-from laneway.ids import is_own
 
 LIMIT_REACHED = ("length", "max_tokens", "model_length")
 """What servers say in `finish_reason` when the output limit ended the answer (OpenAI, LiteLLM's
@@ -55,14 +58,15 @@ class OpenAIChat:
     def parse(self, payload: Mapping[str, Any], /) -> Reply:
         """Read a completion or an assistant message; see `Format.parse`."""
         where, given, reason = _chosen(self.name, payload)
-        message = _copied(given, where)
+        message = copied_message(given, where)
         assistant_role(message, where)
+        see_that_own(self.name, message.get("content"), f"{where}.content")
         message.pop("parsed", None)  # what the SDK made of the text; no request has it
         key = payload.get("id")
         key = key if isinstance(key, str) and "choices" in payload else ""
         calls: tuple[Asked, ...] = ()
         if message.get("tool_calls"):
-            calls = _tool_calls(message, where, cut=reason in LIMIT_REACHED, key=key)
+            calls = read_tool_calls(message, where, mint=mint, cut=reason in LIMIT_REACHED, key=key)
         else:
             message.pop("tool_calls", None)
             if _name_of(message.get("function_call")):
@@ -77,36 +81,21 @@ class OpenAIChat:
         if not entries and "function_call" in message:
             return [_renamed_function(message, answers), *map(_function_result, answers)]
         ordered = paired([entry["id"] for entry in entries], answers)
-        names = misnamed(ordered)
-        if names:
-            message = {**message, "tool_calls": [_renamed(entry, names) for entry in entries]}
         results = [
-            {
-                "role": "tool",
-                "tool_call_id": answer.id,
-                "content": noted(answer.outcome, answer.note, answer.warning),
-            }
+            {"role": "tool", "tool_call_id": answer.id, "content": told(answer)}
             for answer in ordered
         ]
-        return [message, *results]
+        return [renamed(message, misnamed(ordered)), *results]
 
     def with_arguments(
         self, message: Message, arguments: Mapping[str, dict[str, Any]], /
     ) -> Message:
         """Write other arguments, or another free input, into some calls."""
-        entries: list[Message] = message.get("tool_calls") or []
-        if not entries:
-            (given,) = arguments.values()
-            return {**message, "function_call": _rewritten(message, "function_call", given)}
-        return {
-            **message,
-            "tool_calls": [
-                {**entry, _part(entry): _rewritten(entry, _part(entry), arguments[entry["id"]])}
-                if entry["id"] in arguments
-                else entry
-                for entry in entries
-            ],
-        }
+        if message.get("tool_calls") or not arguments:
+            return with_other_arguments(message, arguments)
+        (given,) = arguments.values()
+        function = {**message["function_call"], "arguments": json_text(given)}
+        return {**message, "function_call": function}
 
     def say(self, said: object, /) -> Message:
         """Make a user message."""
@@ -172,116 +161,14 @@ def _name_of(function_call: object) -> object:
     return call.get("name") if is_object(call) else None
 
 
-def _copied(given: object, where: str) -> Message:
-    fast = copied(given)
-    message: Message = fast[0] if fast else copied_slowly(_loosened(given), where)
-    return message
-
-
-def _loosened(given: object) -> object:
-    """Open what an SDK left closed, and put arguments given as objects out of harm's way."""
-    message = opened(given)
-    entries = opened(message.get("tool_calls")) if is_object(message) else None
-    if not is_object(message) or not is_list(entries):
-        return message
-    return {**message, "tool_calls": [_loosened_entry(entry) for entry in entries]}
-
-
-def _loosened_entry(given: object) -> object:
-    entry = opened(given)
-    if not is_object(entry):
-        return entry
-    function = opened(entry.get("function"))
-    if not is_object(function) or isinstance(function.get("arguments"), str):
-        return entry
-    return {**entry, "function": {**function, "arguments": arguments_of(function.get("arguments"))}}
-
-
-def _tool_calls(message: Message, where: str, *, cut: bool, key: str) -> tuple[Asked, ...]:
-    entries: Any = message["tool_calls"]
-    where = f"{where}.tool_calls"
-    if not is_list(entries):
-        raise PayloadError(where, f"expected a list, not {described(entries)}")
-    for index, entry in enumerate(entries):
-        if not is_object(entry):
-            raise PayloadError(f"{where}[{index}]", f"expected an object, not {described(entry)}")
-    ids = settled_ids(entries, is_legal=_is_legal, content=_content, mint=_mint, key=key)
-    last = len(entries) - 1
-    kept: list[Message] = []
-    calls: list[Asked] = []
-    for index, call_id in enumerate(ids):
-        if call_id is not None:
-            entry = entries[index]
-            entry["id"] = call_id
-            kept.append(entry)
-            calls.append(_asked(entry, call_id, where, index, cut=cut and index == last))
-    message["tool_calls"] = kept
-    return tuple(calls)
-
-
-def _asked(entry: Message, call_id: str, where: str, index: int, *, cut: bool) -> Asked:
-    function = entry.get("function")
-    kind = entry.get("type")
-    if kind == "custom" and is_object(entry.get("custom")):
-        return read_custom(entry["custom"], call_id, cut=cut)
-    if is_object(function):
-        if not kind:
-            entry["type"] = "function"
-        return read_function(function, call_id, cut=cut)
-    if not kind or kind in ("function", "custom"):
-        missing = kind or "function"
-        raise PayloadError(
-            f"{where}[{index}].{missing}",
-            f"expected an object with name and arguments, not {described(entry.get(missing))}",
-        )
-    return Asked(id=call_id, name=str(kind), arguments=None, fault=unknown_kind(kind))
-
-
 def _function_call(message: Message, *, cut: bool, key: str) -> tuple[Asked, ...]:
     """Read the older form: one call, without an id."""
     function = message["function_call"]
     entry = {"function": function}
-    ids = settled_ids([entry], is_legal=_is_legal, content=_content, mint=_mint, key=key)
+    ids = settled_ids([entry], is_legal=is_legal, content=content_of, mint=mint, key=key)
     return tuple(
         read_function(function, call_id, cut=cut) for call_id in ids if call_id is not None
     )
-
-
-def _is_legal(call_id: str) -> bool:
-    """Refuse rubbish, and what would pass for one of Laneway's own names; no more.
-
-    Servers differ in what they call an id, and take back what they gave.
-    """
-    rubbish = not call_id.isprintable() or not call_id or call_id.isspace()
-    return not rubbish and not is_own(call_id)
-
-
-def _mint(digits: str) -> str:
-    """Nine letters or digits: the one form that Mistral's servers take, and all others too."""
-    return digits[:9]
-
-
-def _content(entry: Message) -> object:
-    return entry.get("function"), entry.get("custom")
-
-
-def _renamed(entry: Message, names: Mapping[str, str]) -> Message:
-    if entry["id"] not in names:
-        return entry
-    kind = _part(entry)
-    if not is_object(entry.get(kind)):
-        return entry
-    return {**entry, kind: {**entry[kind], "name": names[entry["id"]]}}
-
-
-def _part(entry: Message) -> str:
-    return "custom" if entry["type"] == "custom" else "function"
-
-
-def _rewritten(entry: Message, part: str, arguments: dict[str, Any]) -> Any:
-    if part == "custom":
-        return {**entry[part], "input": arguments.get("input", "")}
-    return {**entry[part], "arguments": json_text(arguments)}
 
 
 def _renamed_function(message: Message, answers: Sequence[Answer]) -> Message:
@@ -296,5 +183,5 @@ def _function_result(answer: Answer) -> Message:
     return {
         "role": "function",
         "name": name,
-        "content": noted(answer.outcome, answer.note, answer.warning),
+        "content": told(answer),
     }

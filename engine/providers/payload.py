@@ -120,7 +120,7 @@ def arguments_of(given: object, /) -> object:
         return plain(given)
     except NotPlainError:
         try:
-            return whole_text(json.dumps(given, ensure_ascii=False, default=_kind))
+            return whole_text(json.dumps(given, ensure_ascii=False))
         except (TypeError, ValueError, RecursionError):
             return _kind(given)
 

@@ -30,6 +30,7 @@ def settled_ids(
     mint: Callable[[str], str],
     key: str,
     taken: Collection[str] = (),
+    field: str = "id",
 ) -> list[str | None]:
     """Give each entry an id of its own.
 
@@ -37,17 +38,18 @@ def settled_ids(
     call written twice, byte for byte, is one call.
 
     Args:
-        entries: each with its `id`, if it has one.
+        entries: each with its id, if it has one.
         is_legal: whether the provider accepts such an id back.
         content: the name and arguments of an entry.
         mint: turns 64 hexadecimal digits into a legal id.
         key: the provider's id of the reply, so that two replies do not mint the same ids.
         taken: ids of the reply that stand elsewhere than in `entries`.
+        field: where the id of an entry stands.
 
     Returns:
         The ids in order; None for an entry that repeats an earlier one.
     """
-    found = [entry.get("id") for entry in entries]
+    found = [entry.get(field) for entry in entries]
     ids = [given for given in found if type(given) is str and is_legal(given)]
     used = set(ids)
     if len(used) == len(found) and used.isdisjoint(taken):

@@ -46,8 +46,8 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     provider: str
     """The name of the format."""
     message: Message
-    """The assistant message as the provider accepts it again: ids unique, arguments strict JSON,
-    unknown parts untouched."""
+    """The assistant message as it is recorded; `render` makes of it what the provider takes back.
+    Ids are unique, arguments strict JSON, unknown parts untouched."""
     calls: tuple[Asked, ...]
     """The calls that are ours to run, in order; never what the provider ran itself."""
     key: str = ""

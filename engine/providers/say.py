@@ -10,6 +10,8 @@ from laneway.errors import PayloadError
 def said_by_host(said: object) -> Message:
     """Make a user message of a text; take a message, or an SDK's object for one, as it is.
 
+    So are the items and steps of forms that have types in place of roles.
+
     Raises:
         PayloadError: it is neither.
     """
@@ -18,8 +20,10 @@ def said_by_host(said: object) -> Message:
     given = opened(said)
     fast = copied(given)
     message = fast[0] if fast else copied_slowly(given, "message")
-    if is_object(message) and isinstance(message.get("role"), str):
+    if is_object(message) and isinstance(message.get("role", message.get("type")), str):
         return message
     raise PayloadError(
-        "message", f"{described(message)} is no message", "Say a text, or a message with its role"
+        "message",
+        f"{described(message)} is no message",
+        "Say a text, or a message with its role, or an item with its type",
     )

@@ -46,6 +46,8 @@ _TEXTS: dict[type[Any], tuple[str, ...]] = {
 
 STRUCTURE = frozenset(
     {"id", "type", "role", "name", "tool", "tool_call_id", "tool_use_id", "signature"}
+    | {"call_id", "toolUseId", "minted", "thoughtSignature", "thought_signature"}
+    | {"encrypted_content"}
 )
 """Fields of messages by which providers and formats find their way."""
 
@@ -113,7 +115,8 @@ def _of_turn(fact: TurnSubmitted, vault: Vault) -> dict[str, Any]:
 
 def _without_signed(message: Any, given: Any) -> Any:
     """Leave out blocks that their provider has signed and would not take back otherwise."""
-    blocks, were = message.get("content"), given.get("content")
+    field = "steps" if "steps" in message else "content"
+    blocks, were = message.get(field), given.get(field)
     if type(blocks) is not list:
         return message
     kept = [
@@ -121,9 +124,14 @@ def _without_signed(message: Any, given: Any) -> Any:
         for block, was in zip(blocks, were, strict=True)
         if block is was or not is_signed(block)
     ]
-    return {**message, "content": kept} if len(kept) < len(blocks) else message
+    return {**message, field: kept} if len(kept) < len(blocks) else message
 
 
 def is_signed(block: Any) -> bool:
     """Whether a provider refuses a block of a message that was changed."""
-    return type(block) is dict and "signature" in block
+    if type(block) is not dict:
+        return False
+    reasoning = block.get("reasoningContent")
+    return "signature" in block or (
+        type(reasoning) is dict and "signature" in (reasoning.get("reasoningText") or ())
+    )

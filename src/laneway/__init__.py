@@ -24,6 +24,7 @@ from laneway.engine.failing import NestedCallFailed, PartialEffect, ToolFailed
 from laneway.engine.isolation.watchdog import Blocked
 from laneway.engine.planning import plan_tool
 from laneway.engine.probing import Found
+from laneway.engine.providers.parts import file_part, image_part
 from laneway.engine.reports import StopReport
 from laneway.engine.requesting import Request
 from laneway.engine.run import Run
@@ -105,6 +106,8 @@ __all__ = [  # noqa: RUF022 - in plain order, constants among the rest
     "Unattended",
     "__version__",
     "continued",
+    "file_part",
+    "image_part",
     "plan_tool",
     "tool",
     "trace_context",

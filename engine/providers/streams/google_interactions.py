@@ -69,7 +69,7 @@ class InteractionsStream:
 
     def front(self) -> dict[str, Any]:
         """The interaction up to the first call whose step has not stopped."""
-        return self._payload(self._front())
+        return {**self._payload(self._front()), "status": "completed"}  # As far as it goes.
 
     def whole(self) -> dict[str, Any]:
         """The interaction with all that has come."""

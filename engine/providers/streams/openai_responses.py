@@ -80,7 +80,8 @@ class ResponsesStream:
     def front(self) -> dict[str, Any]:
         """The response up to the first call whose arguments are not complete."""
         output = [item.told(front=True) for item in self._front()]
-        return {"object": "response", **(self._response or {}), "output": output}
+        told = {"object": "response", **(self._response or {}), "output": output}
+        return {**told, "status": "completed"}  # As far as it goes.
 
     def whole(self) -> dict[str, Any]:
         """The response with all that has come."""
