@@ -134,10 +134,8 @@ def test_a_result_with_pictures_is_part_of_the_form_like_any_other(wire: str) ->
 
 
 def test_the_answer_of_an_mcp_tool_is_read_whole() -> None:
-    resource: dict[str, Any] = {
-        "type": "resource",
-        "resource": {"uri": "file:///a/b.pdf", "mimeType": "x/y"},
-    }
+    inner = {"uri": "file:///a/b.pdf", "mimeType": "x/y"}
+    resource = {"type": "resource", "resource": inner}
     whole = {
         "content": [
             {"type": "text", "text": "x"},
