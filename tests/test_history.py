@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from laneway import history
+from laneway.engine.cli.app import app
 from laneway.engine.history.parts import LOST
 from laneway.engine.history.summarising import MARK, MOST_CHARACTERS
 from laneway.errors import HistoryError, UsageError
@@ -782,7 +784,9 @@ def test_pictures_count_as_pictures_and_not_as_their_letters() -> None:
 
 
 def long_history() -> list[Message]:
-    spoken = [("user", "x" * 400) if n % 2 else ("model", "x" * 400, []) for n in range(20)]
+    spoken: list[tuple[Any, ...]] = [
+        ("user", "x" * 400) if n % 2 else ("model", "x" * 400, []) for n in range(20)
+    ]
     return written("openai-chat", [("user", "U"), *spoken])
 
 
@@ -913,9 +917,63 @@ def test_recorded_requests_are_whole_and_stay_so_however_they_are_cut() -> None:
 
 
 def test_recorded_transcripts_are_read_and_what_is_torn_is_mended() -> None:
-    lines = [one["record"]["message"] for one in records("claude_code_records.jsonl")]
+    kept = [one["record"] for one in records("claude_code_records.jsonl")]
+    lines = [record["message"] for record in kept if "message" in record]
 
     repaired = history.repair(lines)
 
+    assert history.check(lines)
     assert history.check(repaired) == ()
     assert history.repair(repaired) == repaired
+
+
+# The command
+
+
+def command(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(app, ["history", "check", *arguments], catch_exceptions=True)
+    return result.exit_code, result.output + str(result.exception or "")
+
+
+def test_the_command_tells_what_is_wrong_and_repairs_it(tmp_path: Path) -> None:
+    torn, mended = tmp_path / "torn.json", tmp_path / "mended.json"
+    torn.write_text(json.dumps({"model": "m", "messages": written("openai-chat", TEN)[:2]}))
+
+    code, said = command(str(torn))
+    repaired = command(str(torn), "--repair", "-o", str(mended))
+
+    assert code == 1
+    assert "messages[1].tool_calls[0]  call 't1' of look has no result: it is answered" in said
+    assert "1 fault; mend with --repair -o FILE" in said
+    assert repaired[0] == 0
+    assert f"1 fault mended; written to {mended}" in repaired[1].replace("\n", "")
+    assert json.loads(mended.read_text())["messages"][2]["content"] == LOST
+    assert command(str(mended))[:1] == (0,)
+    assert "whole" in command(str(mended))[1]
+    assert command(str(torn), "--open")[0] == 0
+    assert json.loads(command(str(torn), "--json")[1].split("\n1")[0].strip())["faults"]
+
+
+def test_the_command_reads_a_message_in_each_line_and_transcripts(tmp_path: Path) -> None:
+    file = tmp_path / "lines.jsonl"
+    messages = written("anthropic-messages", TEN)
+    wrapped = [{"type": one["role"], "uuid": "u", "message": one} for one in messages]
+    other = {"type": "summary", "uuid": "v"}
+    file.write_text("\n".join(map(json.dumps, [*messages[:3], *wrapped[3:], other])))
+
+    assert command(str(file)) == (0, "whole\n")
+    same = tmp_path / "same.json"
+    assert command(str(file), "--repair", "-o", str(same))[0] == 0
+    assert json.loads(same.read_text()) == messages
+
+
+def test_the_command_writes_nothing_where_it_cannot_read(tmp_path: Path) -> None:
+    file, out = tmp_path / "h.json", tmp_path / "out.json"
+
+    assert "cannot be read" in command(str(file))[1]
+    file.write_text("{")
+    assert "it is no JSON" in command(str(file), "--repair", "-o", str(out))[1]
+    file.write_text('{"role": "user", "content": ""}\n{')
+    assert f"{file}:2: it is no JSON" in command(str(file))[1]
+    assert "give --repair and --output together" in command(str(file), "--repair")[1]
+    assert not out.exists()

@@ -20,6 +20,7 @@ from laneway.engine.cli.commands.approvals import approvals, approve, deny
 from laneway.engine.cli.commands.compare import compare_
 from laneway.engine.cli.commands.export import export
 from laneway.engine.cli.commands.fork import fork_
+from laneway.engine.cli.commands.history import history_app
 from laneway.engine.cli.commands.policy import policy_app
 from laneway.engine.cli.commands.replay import replay_
 from laneway.engine.cli.commands.report import report_
@@ -316,6 +317,7 @@ app.command("prune")(housekeeping.prune)
 app.command("vacuum")(housekeeping.vacuum)
 app.command("backup")(housekeeping.backup)
 app.add_typer(policy_app, name="policy")
+app.add_typer(history_app, name="history")
 
 
 def observed(store: JournalStore, terminal: Terminal, folder: str) -> JournalStore:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from laneway.engine.history.parts import LOST, Kind, Message, Pairs, Part, Side, word
+from laneway.engine.kinds import is_object
 from laneway.errors import HistoryError
 
 OUTPUTS = {
@@ -185,4 +186,4 @@ def _told_id(item: Message) -> str:
 
 def is_continued(items: Sequence[Any]) -> bool:
     """Whether items stand on the provider's side: their calls are not to be seen here."""
-    return any(isinstance(item, dict) and item.get("type") == "item_reference" for item in items)
+    return any(is_object(item) and item.get("type") == "item_reference" for item in items)

@@ -96,6 +96,8 @@ def _take_apart(history: Given, pairing: Pairing) -> None:
                 pairing.results.append(spot)
             elif side is not Side.MODEL and wire.pairs in (Pairs.BEHIND, Pairs.FIRST):
                 behind = False
+        if wire.pairs is Pairs.NEXT and side is Side.USER:
+            behind = behind and all(part.kind is Kind.RESULT for part in parts)
         pairing.lines.append(Line(message, side, parts, run))
         before = side
 

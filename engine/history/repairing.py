@@ -140,7 +140,8 @@ def renamed(pairing: Pairing) -> dict[tuple[int, int], Part]:
     for number, call in enumerate(pairing.calls):
         call_id = call.part.id
         if call.run != run and wire.pairs is not Pairs.LATER:
-            run, taken = call.run, set()  # Providers take back an id that an earlier turn has.
+            run = call.run
+            taken = set[str]()  # Providers take back an id that an earlier turn has.
         if call_id in taken or (not call_id and wire.needs_ids):
             call_id = _minted(call.part, number, ids)
             part = wire.named(call.part, call_id)

@@ -42,7 +42,8 @@ class Rows:
     def owns(self, message: Message, /) -> bool:
         """Whether it is a result by its role, or has calls beside its content."""
         entries: Any = message.get("tool_calls") or ()
-        function = entries[0].get("function") if is_list(entries) and is_object(entries[0]) else {}
+        first: Any = entries[0] if is_list(entries) and entries else None
+        function: Any = first.get("function") if is_object(first) else None
         arguments = function.get("arguments") if is_object(function) else None
         match self.name:
             case "cohere-v2":

@@ -62,15 +62,17 @@ def given(history: object, wire: str = "") -> Given:
         HistoryError: it is none, or in a format that is not known, or in two at once.
     """
     body, key = None, ""
-    if is_object(history) or isinstance(history, Mapping):
-        body = dict(history)
+    if not is_list(history):
+        history = opened(history)
+    if is_object(history):
+        body = history
         key = next((name for name in _KEYS if is_list(body.get(name))), "")
         if not key:
             raise HistoryError(
                 "history", "no list of messages", "Give the list itself, or the request with it"
             )
         history = body[key]
-    if not isinstance(history, list | tuple):
+    if not is_list(history):
         raise HistoryError("history", f"expected a list of messages, not {type(history).__name__}")
     where = key or "messages"
     messages = tuple(_message(one, f"{where}[{at}]") for at, one in enumerate(history))
