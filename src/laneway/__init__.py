@@ -16,7 +16,7 @@ The package, from the bottom up:
 
 from laneway.claims import Access, Claim
 from laneway.effects import Effect
-from laneway.engine import history
+from laneway.engine import history as history
 from laneway.engine.context import ToolContext
 from laneway.engine.engine import Engine, Status
 from laneway.engine.failing import NestedCallFailed, ToolFailed
@@ -78,7 +78,6 @@ __all__ = [
     "Turn",
     "Unattended",
     "__version__",
-    "history",
     "plan_tool",
     "tool",
 ]
