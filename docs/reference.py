@@ -19,13 +19,14 @@ from laneway.journal.fold import ApprovalView, CallView, GrantView
 OURS = frozenset(
     {
         *("Engine.services", "Engine.drives", "Engine.joined", "Engine.leave", "ToolContext.nest"),
+        *("Engine.shown", "Run.shown"),
         *("Lanes.room", "Lanes.call_in", "Lanes.tell", "Lanes.close", "Lanes.standing"),
     }
 )
 """What the engine's own parts say to each other."""
 PAGE = Path(__file__).with_name("reference.md")
 GROUPS: dict[str, tuple[Any, ...]] = {
-    "The engine": (laneway.Engine, laneway.Limits, laneway.Status),
+    "The engine": (laneway.Engine, laneway.Limits, laneway.Shaping, laneway.Status),
     "A run and its turns": (
         laneway.Run,
         laneway.Turn,
@@ -40,6 +41,8 @@ GROUPS: dict[str, tuple[Any, ...]] = {
         laneway.Tool,
         laneway.ToolContext,
         laneway.plan_tool,
+        laneway.read_result,
+        laneway.Shape,
         laneway.Bound,
         laneway.Secret,
         laneway.Found,

@@ -25,6 +25,9 @@ from laneway.engine.run import Run, uncancelled
 from laneway.engine.scheduler import Scheduler
 from laneway.engine.services import OWN, THREAD_LANE, Limits, Services
 from laneway.engine.setting import setting_of
+from laneway.engine.shaping.offering import offering
+from laneway.engine.shaping.options import Shaping
+from laneway.engine.shaping.showing import Shown
 from laneway.engine.showing import definitions
 from laneway.engine.threads import ToolThreads
 from laneway.engine.tools import Tool, Toolset
@@ -89,6 +92,7 @@ class Engine:
         last_summary: Reserve | None = None,
         loops: Loops | None = LOOPS,
         recursion: Recursion | None = RECURSION,
+        shaping: Shaping | None = None,
         clock: Callable[[], Clock] = LoopClock,
     ) -> None:
         """Put an engine together; nothing is opened yet.
@@ -119,6 +123,8 @@ class Engine:
                 (docs/loops.md).
             recursion: how deep and how often runs may begin below the calls of others;
                 `Recursion.OFF` or None lifts it (docs/loops.md).
+            shaping: how large results may be that the model is shown, and in which form; offers it
+                the tool `read_result`. Without it the usual sizes hold (docs/results.md).
             clock: makes the clock, inside the event loop; for tests.
 
         Raises:
@@ -129,7 +135,8 @@ class Engine:
         """
         chosen("durability", durability, ("full", "relaxed"))
         chosen("approval_order", approval_order, ("keep", "overtake"))
-        self.tools = Toolset(tools)
+        self.tools = offering(Toolset(tools), shaping)
+        self.shown = Shown(self.tools, shaping or Shaping())
         self.bound = dict(bound or {})
         self.durations = Durations()
         self._policy = policy_of(policy)

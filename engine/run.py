@@ -70,6 +70,7 @@ from laneway.states import State
 
 if TYPE_CHECKING:
     from laneway.engine.engine import Engine
+    from laneway.engine.shaping.showing import Shown
 
 
 class Run:
@@ -299,12 +300,17 @@ class Run:
         """Say how long a call of a tool will take, in seconds, as far as the engine has learnt."""
         return self._engine.durations.expect(tool)
 
+    @property
+    def shown(self) -> "Shown":
+        """How results are shown to the model."""
+        return self._engine.shown
+
     def history(self) -> list[dict[str, Any]]:
         """Every assistant message with its results, and what `say` added, in the provider's form.
 
         A turn that has not ended is not shown.
         """
-        return conversation(self.view)
+        return conversation(self.view, self.shown)
 
     # What the host does
 

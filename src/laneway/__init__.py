@@ -26,6 +26,9 @@ from laneway.engine.reports import StopReport
 from laneway.engine.run import Run
 from laneway.engine.secrets.marks import Secret
 from laneway.engine.services import Limits
+from laneway.engine.shaping.options import Shaping
+from laneway.engine.shaping.reading import read_result
+from laneway.engine.shaping.shape import Shape
 from laneway.engine.tools import Bound, Tool, tool
 from laneway.engine.turn import Turn
 from laneway.errors import LanewayError
@@ -67,6 +70,8 @@ __all__ = [
     "Rule",
     "Run",
     "Secret",
+    "Shape",
+    "Shaping",
     "State",
     "Status",
     "StopReason",
@@ -79,5 +84,6 @@ __all__ = [
     "Unattended",
     "__version__",
     "plan_tool",
+    "read_result",
     "tool",
 ]
