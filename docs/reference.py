@@ -19,14 +19,14 @@ from laneway.journal.fold import ApprovalView, CallView, GrantView
 OURS = frozenset(
     {
         *("Engine.services", "Engine.drives", "Engine.joined", "Engine.leave", "ToolContext.nest"),
-        *("Engine.shown", "Run.shown"),
+        *("Engine.shown", "Run.shown", "Engine.catalogue", "Engine.shaping", "Engine.prompt_for"),
         *("Lanes.room", "Lanes.call_in", "Lanes.tell", "Lanes.close", "Lanes.standing"),
     }
 )
 """What the engine's own parts say to each other."""
 PAGE = Path(__file__).with_name("reference.md")
 GROUPS: dict[str, tuple[Any, ...]] = {
-    "The engine": (laneway.Engine, laneway.Limits, laneway.Shaping, laneway.Status),
+    "The engine": (laneway.Engine, laneway.Limits, laneway.Search, laneway.Shaping, laneway.Status),
     "A run and its turns": (
         laneway.Run,
         laneway.Turn,

@@ -28,9 +28,12 @@ from laneway.engine.setting import setting_of
 from laneway.engine.shaping.offering import offering
 from laneway.engine.shaping.options import Shaping
 from laneway.engine.shaping.showing import Shown
-from laneway.engine.showing import definitions
+from laneway.engine.showing import definitions, passing
 from laneway.engine.threads import ToolThreads
 from laneway.engine.tools import Tool, Toolset
+from laneway.engine.toolsearch.finding import Catalogue
+from laneway.engine.toolsearch.options import Search
+from laneway.engine.toolsearch.prompt import prompt
 from laneway.errors import EngineBusyError, EngineClosedError, UsageError
 from laneway.facts import LaneChanged
 from laneway.ids import RunId
@@ -46,11 +49,13 @@ from laneway.lanes.table import LaneTable
 from laneway.policies.layers import AnyPolicy, OnePolicy, policy_of
 from laneway.policies.loops import Loops
 from laneway.policies.recursion import Recursion
+from laneway.policies.rules import Policy
 from laneway.policies.stopping import Reserve
 from laneway.policies.unattended import Unattended
 
 LOOPS = Loops()
 RECURSION = Recursion()
+SEARCH = Search()
 
 
 class StuckCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,6 +98,7 @@ class Engine:
         loops: Loops | None = LOOPS,
         recursion: Recursion | None = RECURSION,
         shaping: Shaping | None = None,
+        search: Search | None = SEARCH,
         clock: Callable[[], Clock] = LoopClock,
     ) -> None:
         """Put an engine together; nothing is opened yet.
@@ -125,6 +131,8 @@ class Engine:
                 `Recursion.OFF` or None lifts it (docs/loops.md).
             shaping: how large results may be that the model is shown, and in which form; offers it
                 the tool `read_result`. Without it the usual sizes hold (docs/results.md).
+            search: when the model finds tools by search instead of being shown them all: by
+                default from 50 on; `Search.OFF` or None lifts it (docs/results.md).
             clock: makes the clock, inside the event loop; for tests.
 
         Raises:
@@ -135,8 +143,10 @@ class Engine:
         """
         chosen("durability", durability, ("full", "relaxed"))
         chosen("approval_order", approval_order, ("keep", "overtake"))
-        self.tools = offering(Toolset(tools), shaping)
-        self.shown = Shown(self.tools, shaping or Shaping())
+        self.catalogue = Catalogue(offering(Toolset(tools), shaping), search or Search.OFF)
+        self.tools = self.catalogue.tools
+        self.shaping = shaping or Shaping()
+        self.shown = Shown(self.tools, self.shaping)
         self.bound = dict(bound or {})
         self.durations = Durations()
         self._policy = policy_of(policy)
@@ -326,7 +336,30 @@ class Engine:
             UsageError: a provider that is not known.
             PolicyError: the policy has no such mode.
         """
-        return definitions(self.tools, provider, self._policy, mode, self._unattended)
+        shown = self.catalogue.shown()
+        return definitions(shown, provider, self._policy, mode, self._unattended)
+
+    def prompt(self, *, mode: str = "build") -> str:
+        """A text for the system prompt: which calls may be asked for together, and the like.
+
+        It is a hint that saves turns; everything is enforced whatever the model was told.
+
+        Args:
+            mode: the agent mode that policies see; `Run.prompt` knows that of a run.
+
+        Raises:
+            PolicyError: the policy has no such mode.
+        """
+        return self.prompt_for(self._policy, mode)
+
+    def prompt_for(self, policy: Policy, mode: str) -> str:
+        """The text, as a policy sees the tools in a mode."""
+        policy.mode(mode)
+        shown, hidden = (
+            passing(tools, policy, mode, self._unattended)
+            for tools in (self.catalogue.shown(), self.catalogue.hidden)
+        )
+        return prompt(shown, hidden, self.shaping)
 
     def status(self) -> Status:
         """Look at everything that is held, waits or is stuck."""

@@ -284,8 +284,16 @@ class Run:
         """
         scheduler, services = self._entered, self._entered.services
         return definitions(
-            services.tools, provider, scheduler.policy, scheduler.mode, services.unattended
+            self._engine.catalogue.shown(self.view),
+            provider,
+            scheduler.policy,
+            scheduler.mode,
+            services.unattended,
         )
+
+    def prompt(self) -> str:
+        """A text for the system prompt, as `Engine.prompt`, for the mode of this run."""
+        return self._engine.prompt_for(self._entered.policy, self._entered.mode)
 
     @property
     def grants(self) -> Sequence[GrantView]:

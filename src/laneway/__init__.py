@@ -30,6 +30,7 @@ from laneway.engine.shaping.options import Shaping
 from laneway.engine.shaping.reading import read_result
 from laneway.engine.shaping.shape import Shape
 from laneway.engine.tools import Bound, Tool, tool
+from laneway.engine.toolsearch.options import Search
 from laneway.engine.turn import Turn
 from laneway.errors import LanewayError
 from laneway.lanes.lane import Lane, Rate
@@ -69,6 +70,7 @@ __all__ = [
     "Reserve",
     "Rule",
     "Run",
+    "Search",
     "Secret",
     "Shape",
     "Shaping",
