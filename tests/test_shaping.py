@@ -254,6 +254,10 @@ def test_a_sub_agent_tells_its_conclusion_before_all_else() -> None:
 # A turn
 
 
+def nothing() -> None:
+    pass
+
+
 def view(number: int, outcome: Outcome, tool_name: str = "t") -> CallView:
     record = CallRecord(
         id=CallId(f"t1.{number}"), provider_id=f"toolu_{number}", tool=tool_name, arguments={}
@@ -283,10 +287,7 @@ outcomes = st.one_of(
 def test_a_turn_keeps_its_budget_and_every_shortened_result_its_size_and_handle(
     given_: list[tuple[Outcome, Any]], each: int, whole: int, marks: bool, offered: bool
 ) -> None:
-    tools: list[Tool[..., Any]] = [
-        tool(lambda: None, name=kind, shape=Shape(kind=kind))  # type: ignore[arg-type]
-        for kind in KINDS
-    ]
+    tools: list[Tool[..., Any]] = [tool(nothing, name=kind, shape=kind) for kind in KINDS]
     shaping = Shaping(result_chars=each, turn_chars=whole, as_data=marks)
     shown = Shown(Toolset([*tools, *([read_result()] if offered else [])]), shaping)
     calls = [view(n, outcome, kind) for n, (outcome, kind) in enumerate(given_, 1)]

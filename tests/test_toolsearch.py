@@ -18,7 +18,9 @@ from laneway.engine.toolsearch.finding import search_tools
 from laneway.engine.toolsearch.index import Index
 from laneway.engine.toolsearch.unused import Uses
 from laneway.errors import UsageError
-from laneway.facts import Row, TurnSubmitted
+from laneway.facts import Row, RunOpened, Setting
+from laneway.ids import RunId
+from laneway.journal.lease import this_driver
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -137,7 +139,7 @@ def test_what_makes_no_sense_is_refused(options: dict[str, Any], told: str) -> N
 
 
 def test_a_tool_that_is_always_shown_must_be_one() -> None:
-    with pytest.raises(UsageError, match="Search.always names 'nope', which is no tool here"):
+    with pytest.raises(UsageError, match=r"Search.always names 'nope', which is no tool here"):
         Engine(numbered(1), search=Search(always=["nope"]))
 
 
@@ -145,7 +147,10 @@ def test_a_tool_that_is_always_shown_must_be_one() -> None:
 
 
 def with_words(**words: str) -> list[Tool[..., Any]]:
-    return [tool(lambda: None, name=name, description=text) for name, text in words.items()]
+    def nothing() -> None:
+        pass
+
+    return [tool(nothing, name=name, description=text) for name, text in words.items()]
 
 
 def test_names_are_read_as_words_and_words_by_their_stems() -> None:
@@ -190,20 +195,20 @@ def recorded() -> list[Tool[..., Any]]:
     path = DATA / "bfcl_tools.json"
     if not path.exists():
         pytest.skip("the recorded tools are not beside this checkout")
-    by_class = json.loads(path.read_text(encoding="utf-8"))
-    found: dict[str, Tool[..., Any]] = {}
-    for tools in by_class.values():
-        for one in tools:
-            schema = {"type": "object", **one["parameters"]}
-            schema["type"] = "object"
-            found[one["name"]] = Tool.from_schema(
-                lambda **_: None,
-                schema={"type": "object", "properties": {}}
-                if "properties" not in schema
-                else {"type": "object", "properties": dict.fromkeys(schema["properties"], {})},
-                name=one["name"],
-                description=one["description"],
-            )
+    text = path.read_text(encoding="utf-8")
+    for theirs, ours in (("dict", "object"), ("float", "number"), ("tuple", "array")):
+        text = text.replace(f'"type": "{theirs}"', f'"type": "{ours}"')
+        text = text.replace(f'"type":"{theirs}"', f'"type":"{ours}"')
+    found: dict[str, Tool[..., Any]] = {
+        one["name"]: Tool.from_schema(
+            lambda **_: None,
+            schema=one["parameters"],
+            name=one["name"],
+            description=one["description"],
+        )
+        for tools in json.loads(text).values()
+        for one in tools
+    }
     return list(found.values())
 
 
@@ -382,8 +387,8 @@ def test_the_cost_of_tools_is_told_the_dearest_first(
 
 def test_only_the_tools_that_are_asked_about_are_told_of() -> None:
     uses = Uses(["a"])
-    fact = TurnSubmitted(turn=1, provider="plan", message={})
-    uses.take([Row(seq=1, wall=time.time(), mono=0.0, fact=fact)])
+    opened = RunOpened(run=RunId("r"), driver=this_driver(), setting=Setting(tools={"b": "1"}))
+    uses.take([Row(run=RunId("r"), seq=1, wall=time.time(), mono=0.0, fact=opened)])
 
     assert [one.tool for one in uses.unused(time.time())] == ["a"]
     assert uses.count == 1

@@ -49,7 +49,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def most_chars(self) -> float:
         """The characters at most, as far as the tool has a say."""
-        return float(self.chars or CHARACTERS.get(self.kind, math.inf))
+        return CHARACTERS.get(self.kind, math.inf) if self.chars is None else float(self.chars)
 
     @property
     def most_items(self) -> int | None:

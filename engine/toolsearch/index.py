@@ -51,7 +51,7 @@ class Index:
             connection.executemany(
                 "INSERT INTO tools VALUES (?, ?, ?)", [row[1:] for row in self._rows]
             )
-            found = connection.execute(
+            found: list[tuple[int]] = connection.execute(
                 "SELECT rowid FROM tools WHERE tools MATCH ? "
                 "ORDER BY bm25(tools, ?, ?, ?), rowid LIMIT ?",
                 (match, *_WEIGHTS, most),
