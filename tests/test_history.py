@@ -624,6 +624,60 @@ def test_between_two_answers_of_the_model_a_message_is_left_even_if_its_results_
     assert repaired[2]["content"] == [{"text": "(a result stood here that belongs to no call)"}]
 
 
+def test_ids_of_google_that_are_the_same_in_one_turn_are_made_different() -> None:
+    call = {"functionCall": {"id": "a", "name": "look", "args": {}}}
+    answer = {"functionResponse": {"id": "a", "name": "look", "response": {"output": "1"}}}
+    messages = [
+        {"role": "model", "parts": [call, call]},
+        {"parts": [answer, answer]},
+    ]
+
+    repaired = history.repair(messages)
+
+    calls = [part["functionCall"]["id"] for part in repaired[0]["parts"]]
+    assert calls[0] == "a"
+    assert calls[1] != "a"
+    assert [part["functionResponse"]["id"] for part in repaired[1]["parts"]] == calls
+    assert history.check(repaired) == ()
+
+
+@pytest.mark.parametrize("wire", ITEMS)
+def test_the_same_id_twice_in_a_list_of_items_is_made_different(wire: str) -> None:
+    twice = [("model", "m", [("a", "look")]), ("results", [("a", "look", "r")])] * 2
+
+    repaired = history.repair(written(wire, twice), format=wire)
+
+    see_whole(wire, repaired)
+    ids = [name for what, _, name, _ in told(wire, repaired) if what == "call"]
+    assert len(set(ids)) == 2
+
+
+def test_open_calls_stay_behind_the_cut() -> None:
+    messages = written("openai-chat", [*TEN, ("user", "on"), ("model", "m5", [("t5", "look")])])
+
+    compacted = history.compact(messages, keep=1, open_end=True)
+
+    assert compacted[1:] == messages[-1:]
+
+
+def test_the_outline_tells_of_custom_tools_of_numbers_and_of_nothing() -> None:
+    custom = {"id": "a", "type": "custom", "custom": {"name": "patch", "input": "*** Begin"}}
+    bare = {"id": "b", "type": "function", "function": {"name": "bare"}}
+    messages = [
+        {"role": "user", "content": [{"type": "text", "text": "go"}, {"type": "text", "text": ""}]},
+        {"role": "assistant", "content": None, "tool_calls": [custom, bare]},
+        {"role": "tool", "tool_call_id": "a", "content": [{"json": {"n": 1}}, 7]},
+        {"role": "tool", "tool_call_id": "b", "content": None},
+        {"role": "user", "content": "on"},
+    ]
+
+    text = history.compact(messages, keep=1)[0]["content"]
+
+    assert "- user: go" in text
+    assert "- called patch(*** Begin) → 7" in text
+    assert "- called bare() →" in text
+
+
 # Forms
 
 

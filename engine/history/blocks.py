@@ -3,6 +3,7 @@
 What a provider runs itself stands, with its results, in the model's own messages, and is let alone.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -21,7 +22,7 @@ from laneway.engine.kinds import is_list, is_object
 from laneway.errors import HistoryError
 
 
-class Blocks:
+class Blocks(ABC):
     """What the three have in common: a role, and a list of blocks."""
 
     name: ClassVar[str]
@@ -65,17 +66,16 @@ class Blocks:
         """See that the role is one of the format."""
         role_of(message, where, self.roles)
 
+    @abstractmethod
     def part(self, block: dict[str, Any], place: str) -> Part | None:
         """Read a call or a result; None for anything else."""
-        raise NotImplementedError
 
     def build(self, message: Message, parts: Sequence[Part], /) -> Message:
         """Write other blocks in their place."""
-        raws = [part.raw for part in parts]
-        if len(raws) > 1 or not all(isinstance(raw, str) for raw in raws):
-            raws = [self.text(raw).raw if isinstance(raw, str) else raw for raw in raws]
-            return {**message, self.key: raws}
-        return {**message, self.key: raws[0] if raws else []}
+        raws = [
+            self.text(part.raw).raw if isinstance(part.raw, str) else part.raw for part in parts
+        ]
+        return {**message, self.key: raws}
 
     def messages(self, parts: Sequence[Part], /) -> list[Message]:
         """All in one message of the user's."""

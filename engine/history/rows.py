@@ -95,15 +95,7 @@ class Rows:
     def build(self, message: Message, parts: Sequence[Part], /) -> Message:
         """Write other calls in their place."""
         calls = [part.raw for part in parts if part.kind is Kind.CALL]
-        built = {key: value for key, value in message.items() if key not in _CALLS}
-        for call in calls:
-            if "function_call" in call:
-                return {**built, **call}
-        if calls:
-            return {key: calls if key == "tool_calls" else message[key] for key in message}
-        if built.get("content") is None and message.get("role") == "assistant":
-            built["content"] = "(no answer)"
-        return built
+        return {key: calls if key == "tool_calls" else message[key] for key in message}
 
     def named(self, part: Part, call_id: str, /) -> Part:
         """Write another id into a call or a result."""

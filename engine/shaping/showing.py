@@ -23,6 +23,9 @@ from laneway.engine.tools import Toolset
 from laneway.journal.fold import CallView
 from laneway.outcomes import Failure, Outcome, Success
 
+_ENCODE = msgspec.json.Encoder().encode
+_AROUND_FAILURE = 160
+"""Characters that are told of a failure beside its message and hint, at most."""
 _MEDIA = frozenset({"image", "audio", "resource"})
 
 
@@ -54,6 +57,7 @@ class Shown:
         readers = [one.spec.name for one in tools if isinstance(one, ReadResult)]
         self._reader = readers[0] if readers else ""
         self._plain = shaping.as_data is False
+        self._shaped = frozenset(one.spec.name for one in tools if one.spec.shape is not None)
 
     def outcomes(
         self, calls: Sequence[CallView], notes: Sequence[int] | None = None
@@ -64,6 +68,8 @@ class Shown:
             calls: of one turn, each with an outcome, in request order.
             notes: how many characters are told beside each.
         """
+        if self._plain and self._fits(calls, notes):
+            return [call.outcome for call in calls if call.outcome is not None]
         told = [
             self._told(call, 0 if notes is None else notes[at]) for at, call in enumerate(calls)
         ]
@@ -75,6 +81,26 @@ class Shown:
             for one, part in zip(told, parts, strict=True):
                 self._fit(one, part)
         return [self._written(one) for one in told]
+
+    def _fits(self, calls: Sequence[CallView], notes: Sequence[int] | None) -> bool:
+        """Whether all is shown as it is; nearly always so, and looked at for every turn."""
+        most, room = self._shaping.result_chars, self._shaping.turn_chars
+        for at, call in enumerate(calls):
+            outcome = call.outcome
+            if call.record.tool in self._shaped:
+                return False
+            if type(outcome) is Success:
+                value = outcome.value
+                size = len(value) if type(value) is str else len(_ENCODE(value))
+            elif type(outcome) is Failure:
+                size = len(outcome.message) + len(outcome.hint) + _AROUND_FAILURE
+            else:
+                return False
+            size += 0 if notes is None else notes[at]
+            room -= size
+            if size > most or room < 0:
+                return False
+        return True
 
     def _told(self, call: CallView, notes: int) -> _Told:
         outcome = call.outcome
