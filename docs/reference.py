@@ -26,6 +26,7 @@ OURS = frozenset(
             "Engine.see_that_open",
             "ToolContext.nest",
         ),
+        *("Engine.shown", "Run.shown", "Engine.catalogue", "Engine.shaping", "Engine.prompt_for"),
         *("Lanes.room", "Lanes.call_in", "Lanes.tell", "Lanes.close", "Lanes.standing"),
     }
 )
@@ -35,6 +36,8 @@ GROUPS: dict[str, tuple[Any, ...]] = {
     "The engine": (
         laneway.Engine,
         laneway.Limits,
+        laneway.Search,
+        laneway.Shaping,
         laneway.Status,
         laneway.Blocked,
         laneway.Shutdown,
@@ -57,6 +60,8 @@ GROUPS: dict[str, tuple[Any, ...]] = {
         laneway.plan_tool,
         laneway.image_part,
         laneway.file_part,
+        laneway.read_result,
+        laneway.Shape,
         laneway.Bound,
         laneway.Secret,
         laneway.Found,

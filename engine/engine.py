@@ -33,12 +33,18 @@ from laneway.engine.run import Run, uncancelled
 from laneway.engine.scheduler import Scheduler
 from laneway.engine.services import OWN, PROCESS_LANE, THREAD_LANE, Limits, Services
 from laneway.engine.setting import setting_of
-from laneway.engine.showing import definitions
+from laneway.engine.shaping.offering import offering
+from laneway.engine.shaping.options import Shaping
+from laneway.engine.shaping.showing import Shown
+from laneway.engine.showing import definitions, passing
 from laneway.engine.shutdown import Closing, Shutdown
 from laneway.engine.telemetry.listening import listener_of
 from laneway.engine.telemetry.options import Telemetry
 from laneway.engine.threads import ToolThreads
 from laneway.engine.tools import Tool, Toolset
+from laneway.engine.toolsearch.finding import Catalogue
+from laneway.engine.toolsearch.options import Search
+from laneway.engine.toolsearch.prompt import prompt
 from laneway.errors import EngineBusyError, EngineClosedError, ShuttingDownError, UsageError
 from laneway.facts import LaneChanged
 from laneway.ids import RunId
@@ -55,11 +61,13 @@ from laneway.policies.budgets import Budgets
 from laneway.policies.layers import AnyPolicy, OnePolicy, policy_of, with_run_layer
 from laneway.policies.loops import Loops
 from laneway.policies.recursion import Recursion
+from laneway.policies.rules import Policy
 from laneway.policies.stopping import Reserve
 from laneway.policies.unattended import Unattended
 
 LOOPS = Loops()
 RECURSION = Recursion()
+SEARCH = Search()
 
 
 class StuckCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,6 +115,8 @@ class Engine:
         loops: Loops | None = LOOPS,
         recursion: Recursion | None = RECURSION,
         telemetry: bool | Telemetry = True,
+        shaping: Shaping | None = None,
+        search: Search | None = SEARCH,
         clock: Callable[[], Clock] = LoopClock,
     ) -> None:
         """Put an engine together; nothing is opened yet.
@@ -143,6 +153,10 @@ class Engine:
             telemetry: True tells what runs do to the OpenTelemetry SDK that the program has set up
                 when the engine is entered, if it has; `Telemetry(…)` says where to and how much;
                 False tells nobody (docs/telemetry.md).
+            shaping: how large results may be that the model is shown, and in which form; offers it
+                the tool `read_result`. Without it the usual sizes hold (docs/results.md).
+            search: when the model finds tools by search instead of being shown them all: by
+                default from 50 on; `Search.OFF` or None lifts it (docs/results.md).
             clock: makes the clock, inside the event loop; for tests.
 
         Raises:
@@ -153,7 +167,10 @@ class Engine:
         """
         chosen("durability", durability, ("full", "relaxed"))
         chosen("approval_order", approval_order, ("keep", "overtake"))
-        self.tools = Toolset(tools)
+        self.catalogue = Catalogue(offering(Toolset(tools), shaping), search or Search.OFF)
+        self.tools = self.catalogue.tools
+        self.shaping = shaping or Shaping()
+        self.shown = Shown(self.tools, self.shaping)
         self.bound = dict(bound or {})
         self.durations = Durations()
         self._policy = policy_of(policy)
@@ -433,7 +450,30 @@ class Engine:
             UsageError: a provider that is not known.
             PolicyError: the policy has no such mode.
         """
-        return definitions(self.tools, provider, self._policy, mode, self._unattended)
+        shown = self.catalogue.shown()
+        return definitions(shown, provider, self._policy, mode, self._unattended)
+
+    def prompt(self, *, mode: str = "build") -> str:
+        """A text for the system prompt: which calls may be asked for together, and the like.
+
+        It is a hint that saves turns; everything is enforced whatever the model was told.
+
+        Args:
+            mode: the agent mode that policies see; `Run.prompt` knows that of a run.
+
+        Raises:
+            PolicyError: the policy has no such mode.
+        """
+        return self.prompt_for(self._policy, mode)
+
+    def prompt_for(self, policy: Policy, mode: str) -> str:
+        """The text, as a policy sees the tools in a mode."""
+        policy.mode(mode)
+        shown, hidden = (
+            passing(tools, policy, mode, self._unattended)
+            for tools in (self.catalogue.shown(), self.catalogue.hidden)
+        )
+        return prompt(shown, hidden, self.shaping)
 
     def status(self) -> Status:
         """Look at everything that is held, waits or is stuck."""

@@ -21,6 +21,7 @@ from laneway.engine.serialise import digest
 from laneway.errors import RunOwnedError, UsageError
 from laneway.facts import TurnSubmitted
 from laneway.ids import RunId
+from laneway.journal.fold import RunView
 from laneway.outcomes import Code, Failure, Happened, Outcome, Success
 
 if TYPE_CHECKING:
@@ -47,6 +48,11 @@ class Nest:
         self._numbers = _Numbers(call)
         self._waiting = 0
         """How many calls the thread of a synchronous tool waits for."""
+
+    @property
+    def view(self) -> RunView:
+        """The run of the call, as the facts so far tell."""
+        return self._call.scheduler.log.view
 
     async def outcome(self, tool: str, arguments: dict[str, Any]) -> Outcome:
         """Run one call in a run of its own below this call, and give its outcome.

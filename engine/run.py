@@ -84,6 +84,7 @@ from laneway.states import State
 
 if TYPE_CHECKING:
     from laneway.engine.engine import Engine
+    from laneway.engine.shaping.showing import Shown
 
 
 class Run:
@@ -315,8 +316,16 @@ class Run:
         """
         scheduler, services = self._entered, self._entered.services
         return definitions(
-            services.tools, provider, scheduler.policy, scheduler.mode, services.unattended
+            self._engine.catalogue.shown(self.view),
+            provider,
+            scheduler.policy,
+            scheduler.mode,
+            services.unattended,
         )
+
+    def prompt(self) -> str:
+        """A text for the system prompt, as `Engine.prompt`, for the mode of this run."""
+        return self._engine.prompt_for(self._entered.policy, self._entered.mode)
 
     @property
     def grants(self) -> Sequence[GrantView]:
@@ -336,6 +345,11 @@ class Run:
         """Say how long a call of a tool will take, in seconds, as far as the engine has learnt."""
         return self._engine.durations.expect(tool)
 
+    @property
+    def shown(self) -> "Shown":
+        """How results are shown to the model."""
+        return self._engine.shown
+
     def history(self, provider: str = "") -> list[dict[str, Any]]:
         """Every assistant message with its results, and what `say` added, in the provider's form.
 
@@ -348,7 +362,7 @@ class Run:
         Raises:
             PayloadError: there is no format of that name.
         """
-        return conversation(self.view, provider)
+        return conversation(self.view, self.shown, provider)
 
     # What the host does
 

@@ -4,20 +4,24 @@ Reads the tools, the policy, the mode of a run, and whether anybody can be asked
 requests. What is shown is a hint, like everything that a model is told: each call is judged.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from laneway.effects import Effect
 from laneway.engine.providers.definitions import gathered
 from laneway.engine.spec import ToolSpec
-from laneway.engine.tool import see_that_known
-from laneway.engine.tools import Toolset
+from laneway.engine.tool import Tool, see_that_known
 from laneway.policies.questions import Decision, Question
 from laneway.policies.rules import Policy
 from laneway.policies.unattended import Unattended
 
 
 def definitions(
-    tools: Toolset, provider: str, policy: Policy, mode: str, unattended: Unattended | None
+    tools: Iterable[Tool[..., Any]],
+    provider: str,
+    policy: Policy,
+    mode: str,
+    unattended: Unattended | None,
 ) -> list[dict[str, Any]]:
     """Write the tools that may be called at all as the provider wants them in a request.
 
@@ -34,10 +38,15 @@ def definitions(
     """
     see_that_known(provider)
     policy.mode(mode)
-    shown = [
-        tool.definition(provider) for tool in tools if _passes(tool.spec, policy, mode, unattended)
-    ]
+    shown = [tool.definition(provider) for tool in passing(tools, policy, mode, unattended)]
     return gathered(provider, shown)
+
+
+def passing(
+    tools: Iterable[Tool[..., Any]], policy: Policy, mode: str, unattended: Unattended | None
+) -> list[Tool[..., Any]]:
+    """The tools of which not every call would be denied."""
+    return [tool for tool in tools if _passes(tool.spec, policy, mode, unattended)]
 
 
 def _passes(spec: ToolSpec, policy: Policy, mode: str, unattended: Unattended | None) -> bool:

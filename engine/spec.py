@@ -16,6 +16,7 @@ from laneway.engine.claiming import ClaimsOf
 from laneway.engine.docstrings import summary
 from laneway.engine.isolation.declaring import idle_of, isolation_of
 from laneway.engine.serialise import digest
+from laneway.engine.shaping.shape import Shape, Shaper, shape_of
 from laneway.errors import ToolError
 from laneway.lanes.priorities import PRIORITY_HINT, is_priority
 from laneway.lanes.shell import command_parameter
@@ -102,6 +103,10 @@ class Declarations(TypedDict, total=False):
     """Fields of arguments, and of the result behind `return`, that are never written down:
     `password`, `login.pin`, `return.token`; lists are passed through, `*` is any field. Fields of
     types that say so themselves need not be named (docs/journal.md)."""
+    shape: "Shape | Shaper | str | None"
+    """How its results are shortened for the model: the name of a shape (`file`, `search`, `shell`,
+    `tests`, `browser`, `database`, `agent`), a `Shape`, or a function from a value and the room in
+    characters to a text (docs/results.md)."""
     version: str
     """Of the tool's behaviour: a result recorded under another version is not shared or reused."""
     poll_seconds: float | None
@@ -163,6 +168,8 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Those of `bound` whose values are found nowhere in what the tool says."""
     secret: frozenset[str] = frozenset()
     """Paths of secret fields, as declared."""
+    shape: Shape | None = None
+    """How its results are shortened; None for any text."""
     version: str = ""
     """Digest of schema, declarations and the declared version."""
     importable: str = ""
@@ -242,6 +249,7 @@ def spec_of(callee: Callee, schema: dict[str, Any], said: Declarations) -> ToolS
         bound=bound,
         secret_bound=bound - callee.shown,
         secret=frozenset(said.get("secret", ())),
+        shape=shape_of(name, said.get("shape")),
         importable=callee.importable,
         poll_seconds=_poll_seconds(name, said.get("poll_seconds")),
         poll_count=_poll_count(name, said.get("poll_count")),

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import networkx as nx
 
     from laneway.engine.run import Run
+    from laneway.engine.shaping.showing import Shown
 
 
 class Turn:
@@ -84,7 +85,7 @@ class Turn:
         """
         if not self._view.closed:
             raise TurnNotReadyError(self.number, self.open_calls)
-        return rendered(self._view)
+        return rendered(self._view, self._run.shown)
 
     @property
     def graph(self) -> "nx.DiGraph[CallId]":
@@ -169,21 +170,23 @@ def host_name(call: CallView, calls: Mapping[CallId, CallView]) -> str:
     return name if parent is None else f"{host_name(calls[parent], calls)}/{name}"
 
 
-def rendered(turn: TurnView) -> list[dict[str, Any]]:
+def rendered(turn: TurnView, shown: "Shown") -> list[dict[str, Any]]:
     """A closed turn's messages in its provider's form, the host's own to change.
 
     Hosts do change them, to mark what a provider is to cache; what is recorded stays as it is.
     """
+    calls = [call for call in asked_for(turn) if call.outcome is not None]
+    notes = [note_of(call.edit) for call in calls]
+    beside = [len(note) + len(call.note) for note, call in zip(notes, calls, strict=True)]
     answers = [
         Answer(
             id=call.record.provider_id,
             name=call.record.tool,
-            outcome=call.outcome,
-            note=note_of(call.edit),
+            outcome=outcome,
+            note=note,
             warning=call.note,
         )
-        for call in asked_for(turn)
-        if call.outcome is not None
+        for call, note, outcome in zip(calls, notes, shown.outcomes(calls, beside), strict=True)
     ]
     return format_named(turn.provider).render(_COPY(_ENCODE(turn.message)), answers)
 
@@ -197,22 +200,23 @@ def said_before(view: RunView) -> list[Any]:
     return [part.message for part in view.conversation if not isinstance(part, TurnView)]
 
 
-def conversation(view: RunView, provider: str = "") -> list[dict[str, Any]]:
+def conversation(view: RunView, shown: "Shown", provider: str = "") -> list[dict[str, Any]]:
     """All closed turns and the host's own messages, joined as the last provider wants them.
 
     Args:
         view: of the run.
+        shown: how results are shown to the model.
         provider: whose form is wanted where there is no turn yet.
     """
-    shown: list[dict[str, Any]] = []
+    joined: list[dict[str, Any]] = []
     provider = view.turns[-1].provider if view.turns else provider
     for part in view.conversation:
         if isinstance(part, TurnView):
             if part.closed:
-                shown += rendered(part)
+                joined += rendered(part, shown)
         elif provider:
-            shown.append(format_named(provider).say(part.message))
+            joined.append(format_named(provider).say(part.message))
         else:
             message = part.message
-            shown.append(message if is_object(message) else {"role": "user", "content": message})
-    return format_named(provider).join(shown) if provider else shown
+            joined.append(message if is_object(message) else {"role": "user", "content": message})
+    return format_named(provider).join(joined) if provider else joined

@@ -23,6 +23,7 @@ LAST_WORDS = {
     "telemetry.py": "laneway.turn.duration: 1 series",
     "plan_in_one_call.py": "basket: {'pears': 3}",
     "approvals.py": "granted by ann for such calls in this run (t1.1.a1): sent to bob@example.org",
+    "long_results.py": "[lines 79,999-80,001 of 80,001]",
 }
 
 

@@ -20,10 +20,12 @@ from laneway.engine.cli.commands.approvals import approvals, approve, deny
 from laneway.engine.cli.commands.compare import compare_
 from laneway.engine.cli.commands.export import export
 from laneway.engine.cli.commands.fork import fork_
+from laneway.engine.cli.commands.history import history_app
 from laneway.engine.cli.commands.policy import policy_app
 from laneway.engine.cli.commands.replay import replay_
 from laneway.engine.cli.commands.report import report_
 from laneway.engine.cli.commands.settle import settle
+from laneway.engine.cli.commands.tools import tools_app
 from laneway.engine.cli.commands.verify import verify_
 from laneway.engine.cli.commands.why import why
 from laneway.engine.cli.lanes import read_lanes
@@ -339,6 +341,8 @@ app.command("prune")(housekeeping.prune)
 app.command("vacuum")(housekeeping.vacuum)
 app.command("backup")(housekeeping.backup)
 app.add_typer(policy_app, name="policy")
+app.add_typer(history_app, name="history")
+app.add_typer(tools_app, name="tools")
 
 
 def observed(store: JournalStore, terminal: Terminal, folder: str) -> JournalStore:

@@ -62,8 +62,14 @@ def toolkit(
     claims, effect_of = _analysed(str(folder.root).rstrip("/")) or (everything, None)
     files, search = Files(folder), Search(folder)
     tools: list[Tool] = [
-        tool(files.read_file, effect=Effect.READ, claims=reads),
-        tool(search.search_files, effect=Effect.READ, claims=reads, literal=["pattern"]),
+        tool(files.read_file, effect=Effect.READ, claims=reads, shape="file"),
+        tool(
+            search.search_files,
+            effect=Effect.READ,
+            claims=reads,
+            literal=["pattern"],
+            shape="search",
+        ),
         tool(
             files.edit_file,
             effect=Effect.WRITE,
@@ -86,6 +92,7 @@ def toolkit(
             claims_at_most=["write file:"],
             timeout=COMMAND_SECONDS,
             literal=["command"],
+            shape="shell",
         ),
     ]
     if tests:
@@ -96,6 +103,7 @@ def toolkit(
                 idempotent=True,
                 claims=everything,
                 timeout=COMMAND_SECONDS,
+                shape="tests",
             )
         )
     return tools

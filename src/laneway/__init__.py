@@ -16,6 +16,7 @@ The package, from the bottom up:
 
 from laneway.claims import Access, Claim
 from laneway.effects import Effect
+from laneway.engine import history as history
 from laneway.engine.abandoning import Abandoned
 from laneway.engine.budget_status import BudgetStatus, BudgetWarning
 from laneway.engine.context import ToolContext
@@ -30,11 +31,15 @@ from laneway.engine.requesting import Request
 from laneway.engine.run import Run
 from laneway.engine.secrets.marks import Secret
 from laneway.engine.services import Limits
+from laneway.engine.shaping.options import Shaping
+from laneway.engine.shaping.reading import read_result
+from laneway.engine.shaping.shape import Shape
 from laneway.engine.shutdown import Shutdown
 from laneway.engine.streaming.stream import Stream
 from laneway.engine.telemetry.carrying import continued, trace_context
 from laneway.engine.telemetry.options import Telemetry
 from laneway.engine.tools import Bound, Tool, tool
+from laneway.engine.toolsearch.options import Search
 from laneway.engine.turn import Turn
 from laneway.engine.undoing.compensation import Done
 from laneway.errors import BudgetExceededError, LanewayError
@@ -88,8 +93,11 @@ __all__ = [  # noqa: RUF022 - in plain order, constants among the rest
     "Reserve",
     "Rule",
     "Run",
+    "Search",
     "Secret",
     "Shutdown",
+    "Shape",
+    "Shaping",
     "State",
     "Status",
     "StopReason",
@@ -109,6 +117,7 @@ __all__ = [  # noqa: RUF022 - in plain order, constants among the rest
     "file_part",
     "image_part",
     "plan_tool",
+    "read_result",
     "tool",
     "trace_context",
 ]

@@ -4,6 +4,8 @@ LanewayError
 ├── PayloadError            a provider's answer that cannot be read
 │   ├── ProviderRefusedError    the provider answered with an error of its own
 │   └── BrokenStreamError       a streamed answer that never ended
+│   └── ProviderRefusedError    the provider answered with an error of its own
+├── HistoryError            a conversation's messages that cannot be read
 ├── PlanError               a plan with faults, each named
 ├── ToolError               a tool that cannot be registered
 ├── PolicyError             a policy that cannot be read
@@ -76,6 +78,17 @@ class BrokenStreamError(PayloadError):
             f"the stream broke off after {count}, before its message had ended",
             "Nothing of it counts, and what had been started early was cancelled; repeat the "
             "request",
+        )
+
+
+class HistoryError(LanewayError):
+    """The messages of a conversation cannot be read, so nothing was done to them."""
+
+    def __init__(self, where: str, fault: str, way_out: str = "") -> None:
+        """Name the place in the history, what was met there, and what to do."""
+        self.where = where
+        super().__init__(
+            f"{where}: {fault}" + (f". {way_out}" if way_out else "; the history was left as it is")
         )
 
 
