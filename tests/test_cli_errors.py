@@ -76,7 +76,7 @@ def refused_plan(here: Path, text: str | bytes) -> str:
         ),
         ('{"calls": NaN}', "plan.json: this JSON cannot be taken: NaN is no number in JSON"),
         ("[" * 100_000, "plan.json: this JSON cannot be taken: maximum recursion depth exceeded"),
-        ('{"steps": []}', "is in no known format (anthropic-messages, openai-chat, plan)"),
+        ('{"steps": []}', "is in no known format (bedrock-converse, anthropic-"),
         ('{"calls": 3}', "calls: expected a list of calls, not "),
     ],
 )

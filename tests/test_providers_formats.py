@@ -323,34 +323,45 @@ def test_arguments_that_are_no_json_are_a_fault_of_the_call(wire: str) -> None:
         assert asked.fault.code is Code.MALFORMED_ARGUMENTS
 
 
-@pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("other", WIRES)
-def test_a_message_that_mixes_formats_is_one_clear_error(wire: str, other: str) -> None:
-    own, foreign = _parts_of(wire), _parts_of(other)
-    if own is None or foreign is None or type(own[1][-1]) is not type(foreign[1][-1]):
-        pytest.skip("there are no parts to mix")
-    payload, parts = own
-    parts.append(foreign[1][-1])
-    if wire == other or {"openai-responses", "google-interactions"} >= {wire, other}:
-        pytest.skip("their calls look the same")
+def parts_of(payload: Any) -> list[Any]:
+    match payload:
+        case {"output": {"message": {"content": parts}}}:
+            return list_of(parts)
+        case {"candidates": [{"content": {"parts": parts}}]}:
+            return list_of(parts)
+        case {"content": parts} | {"output": parts} | {"steps": parts}:
+            return list_of(parts)
+        case _:
+            raise AssertionError(payload)
 
-    name = "openai-responses" if other == "google-interactions" else other  # they look the same
+
+def list_of(parts: Any) -> list[Any]:
+    assert is_list(parts)
+    return parts
+
+
+IN_PARTS = ["anthropic-messages", "bedrock-converse", "google-generate"]
+BY_TYPE = ["google-interactions", "openai-responses"]
+"""Their calls look the same at first sight, so an error names the second."""
+
+
+@pytest.mark.parametrize(
+    ("wire", "other"),
+    [
+        (wire, other)
+        for wire in IN_PARTS + BY_TYPE
+        for other in IN_PARTS + BY_TYPE
+        if wire != other and {wire, other} != set(BY_TYPE)
+    ],
+)
+def test_a_message_that_mixes_formats_is_one_clear_error(wire: str, other: str) -> None:
+    payload = answer(wire, [Said("a", "f", given(wire, {}))])
+    foreign = answer(other, [Said("a", "f", given(other, {}))])
+    parts_of(payload).append(parts_of(foreign)[-1])
+
+    name = "openai-responses" if other in BY_TYPE else other
     with pytest.raises(PayloadError, match=rf"it is a call as {name} writes it, in a message of"):
         parse(payload, provider=wire)
-
-
-def _parts_of(wire: str) -> tuple[Any, list[Any]] | None:
-    payload = answer(wire, [Said("a", "f", "{}" if wire in TEXTUAL else {})])
-    parts: Any
-    match payload:
-        case {"content": parts} | {"output": [*_] as parts} | {"steps": parts}:
-            return payload, parts
-        case {"output": {"message": {"content": parts}}}:
-            return payload, parts
-        case {"candidates": [{"content": {"parts": parts}}]}:
-            return payload, parts
-        case _:
-            return None
 
 
 def test_two_answers_in_one_payload_are_refused_unless_a_format_is_named() -> None:

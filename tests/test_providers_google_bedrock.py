@@ -218,3 +218,9 @@ def test_a_failure_in_google_s_form_stands_under_error() -> None:
     (part,) = results["parts"]
     assert part["functionResponse"]["id"] == "a"
     assert part["functionResponse"]["response"] == {"error": "Error TOOL_ERROR: Gone."}
+
+
+def test_steps_without_types_are_no_interaction() -> None:
+    with pytest.raises(PayloadError, match=r"^reply: an object with steps is in no known format"):
+        parse({"steps": []})
+    assert parse({"steps": [{"type": "thought"}]}).provider == "google-interactions"

@@ -45,8 +45,12 @@ class GoogleInteractions:
     name = "google-interactions"
 
     def recognises(self, payload: Mapping[str, Any], /) -> bool:
-        """Whether there are steps, or an interaction by its kind."""
-        return "steps" in payload or payload.get("object") == "interaction"
+        """Whether it is an interaction by its kind, or there are steps with types."""
+        if payload.get("object") == "interaction":
+            return True
+        steps = opened(payload.get("steps"))
+        first = opened(steps[0]) if is_list(steps) and steps else None
+        return is_object(first) and "type" in first
 
     def parse(self, payload: Mapping[str, Any], /) -> Reply:
         """Read an interaction; see `Format.parse`."""
