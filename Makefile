@@ -21,7 +21,7 @@ demo: $(VENV)/run.stamp ## an agent repairs a small project, from recorded model
 	@$(LANEWAY) demo $(ARGS)
 
 test: $(VENV)/dev.stamp $(SERVERS)/.stamp ## run the tests, but for a few long ones that make check runs
-	@$(PY) -m pytest -m "not long" $(ARGS)
+	@$(PY) -m pytest -n auto -m "not long" $(ARGS)
 
 nightly: $(VENV)/dev.stamp ## the lane table against its naive model, 100,000 steps and more
 	@$(PY) -m pytest --hypothesis-profile=nightly --timeout=3600 -rP -k "no_fault" \
@@ -77,7 +77,7 @@ imports: $(VENV)/dev.stamp ## import-linter: imports point one way
 	@$(VENV)/bin/lint-imports --no-logo
 
 cover: $(VENV)/dev.stamp $(SERVERS)/.stamp ## run the tests, and hold branch coverage at 95 % or more
-	@$(PY) -m pytest --cov --cov-report=term $(ARGS)
+	@$(PY) -m pytest -n auto --cov --cov-report=term $(ARGS)
 
 # What git would commit now is laid in an empty folder, where the README's first command must pass.
 fresh: ## run the demo in a fresh copy of the checkout

@@ -3,6 +3,7 @@
 import asyncio
 import ctypes
 import gc
+import multiprocessing.util
 import os
 import random
 import tempfile
@@ -227,6 +228,7 @@ async def _free(engine: Engine) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    multiprocessing.util.get_temp_dir()  # That of its own server stays where it is.
     here = tmp_path / "temporary"
     here.mkdir()
     monkeypatch.setenv("TMPDIR", str(here))

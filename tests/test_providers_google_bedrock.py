@@ -4,7 +4,6 @@ from typing import Any
 
 import ollama
 import pytest
-from google.genai import types as google
 
 from laneway.engine.providers import Answer, format_named, parse
 from laneway.errors import PayloadError
@@ -44,6 +43,7 @@ def test_signatures_thoughts_and_what_google_runs_come_back_untouched() -> None:
 
 
 def test_objects_of_google_s_sdk_are_read_in_its_spelling_and_taken_back_by_it() -> None:
+    google: Any = pytest.importorskip("google.genai.types", reason="google-genai is not installed")
     signed = {"functionCall": {"name": "f", "args": {"n": 1}}, "thoughtSignature": "_-8="}
     payload = {**content({"text": "x"}, signed), "responseId": "r"}
     response = google.GenerateContentResponse.model_validate(payload)
