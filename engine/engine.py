@@ -26,6 +26,7 @@ from laneway.engine.scheduler import Scheduler
 from laneway.engine.services import OWN, THREAD_LANE, Limits, Services
 from laneway.engine.setting import setting_of
 from laneway.engine.showing import definitions
+from laneway.engine.sources import Sources, ToolSource
 from laneway.engine.threads import ToolThreads
 from laneway.engine.tools import Tool, Toolset
 from laneway.errors import EngineBusyError, EngineClosedError, UsageError
@@ -74,7 +75,7 @@ class Engine:
 
     def __init__(  # noqa: PLR0913 - one option a line, all by name
         self,
-        tools: Iterable[Tool[..., Any] | Callable[..., Any]] = (),
+        tools: Iterable[Tool[..., Any] | Callable[..., Any] | ToolSource] = (),
         *,
         journal: JournalStore | str | Path | None = None,
         policy: AnyPolicy | None = None,
@@ -94,7 +95,8 @@ class Engine:
         """Put an engine together; nothing is opened yet.
 
         Args:
-            tools: made with `@tool`, or plain functions, which are then taken for the worst case.
+            tools: made with `@tool`, or plain functions, which are then taken for the worst case;
+                or sources of tools, such as an `MCPServer`, which are opened with the engine.
             journal: a path of an SQLite file, a store, or None for one in memory.
             policy: rules, or a path of a TOML file of rules, or several as layers: by name
                 (`{"host": "host.toml", "user": rules}`; host, project, user, session), or in a
@@ -129,7 +131,8 @@ class Engine:
         """
         chosen("durability", durability, ("full", "relaxed"))
         chosen("approval_order", approval_order, ("keep", "overtake"))
-        self.tools = Toolset(tools)
+        self._sources = Sources(tools)
+        self.tools = self._sources.toolset()
         self.bound = dict(bound or {})
         self.durations = Durations()
         self._policy = policy_of(policy)
@@ -156,6 +159,7 @@ class Engine:
         Raises:
             EngineBusyError: the engine is in use in another event loop.
             JournalError: the journal cannot be used.
+            LanewayError: a source of tools cannot be opened.
         """
         with self._entering:
             if self._entered:
@@ -163,9 +167,11 @@ class Engine:
             self._entered = True
         try:
             clock = self._clock()
+            self.tools = await self._sources.open(self._retooled)
             journal = Journal(self._store, clock)
             await journal.open()
         except BaseException:
+            await self._sources.close()
             self._entered = False
             raise
         threading.Thread(target=import_networkx, name="laneway-import", daemon=True).start()
@@ -209,6 +215,7 @@ class Engine:
         # All of it is done, whatever some of it raises.
         async with AsyncExitStack() as closing:
             closing.callback(self._forget, services)
+            closing.push_async_callback(self._sources.close)
             closing.push_async_callback(services.journal.close)
             closing.push_async_callback(self._letters.close)
             for scheduler in self._schedulers:
@@ -221,6 +228,13 @@ class Engine:
         services.threads.close()
         self._services = None
         self._entered = False
+
+    def _retooled(self, tools: Toolset) -> None:
+        """A source has other tools now."""
+        self.tools = tools
+        if self._services is not None:
+            self._services.tools = tools
+            self._services.setting = setting_of(tools, self._policy, self._lanes)
 
     @property
     def services(self) -> Services:

@@ -18,7 +18,9 @@ from laneway.claims import Access, Claim
 from laneway.effects import Effect
 from laneway.engine.context import ToolContext
 from laneway.engine.engine import Engine, Status
-from laneway.engine.failing import NestedCallFailed, ToolFailed
+from laneway.engine.failing import NestedCallFailed, ToolFailed, TransportClosed
+from laneway.engine.mcp.server import MCPServer
+from laneway.engine.mcp.settings import MCPLimits
 from laneway.engine.planning import plan_tool
 from laneway.engine.probing import Found
 from laneway.engine.reports import StopReport
@@ -57,6 +59,8 @@ __all__ = [
     "LanewayError",
     "Limits",
     "Loops",
+    "MCPLimits",
+    "MCPServer",
     "NestedCallFailed",
     "Outcome",
     "Policy",
@@ -74,6 +78,7 @@ __all__ = [
     "Tool",
     "ToolContext",
     "ToolFailed",
+    "TransportClosed",
     "Turn",
     "Unattended",
     "__version__",
