@@ -83,6 +83,7 @@ class _Asked:
     ) -> None:
         self._link, self._settings = link, settings
         self._loop = asyncio.get_running_loop()
+        self._relay = relaying.get()
         self.ticket = Ticket()
         self.ticket.heard = self._loop.time()
         self._task = asyncio.create_task(self._ask(link.client, tool, arguments))
@@ -93,9 +94,8 @@ class _Asked:
 
     async def _progressed(self, progress: float, total: float | None, message: str | None) -> None:
         self.ticket.heard = self._loop.time()
-        relay = relaying.get()
-        if relay is not None:
-            await relay(progress, total, message)
+        if self._relay is not None:
+            await self._relay(progress, total, message)
 
     async def value_of(self, *, harmless: bool) -> Any:
         """Wait for the answer, to whatever end; see `call`."""

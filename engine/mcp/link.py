@@ -234,7 +234,8 @@ class Link:
 
     async def _probe(self) -> None:
         if not await self.alive():
-            self.fail("it broke off, and does not answer")
+            lost = "it was started again, and knows nothing of this session"
+            self.fail(lost if self.lost_session else "it broke off, and does not answer")
 
     # Its tools
 

@@ -200,6 +200,11 @@ class MCPServer:
             stderr="" if self.child is None else self.child.stderr,
         )
 
+    def passing_on(self) -> "MCPServer":
+        """The same for a proxy: results as they came, and calls that may come of several runs."""
+        settings = msgspec.structs.replace(self.settings, whole=True, alone=False)
+        return MCPServer(settings, self._transport)
+
     # Its life
 
     async def __aenter__(self) -> Self:
