@@ -200,14 +200,22 @@ class _Asked:
             self._task.exception()
 
     async def settled(self) -> bool:
-        """Wait until the server is done with the call; False if nobody knows that it is."""
+        """Wait until the server is done with the call; False if nobody knows that it is.
+
+        Progress of a call that was cancelled shows that the server still works on it.
+        """
         if not self.ticket.sent:
             return False
-        try:
-            async with asyncio.timeout(_or_none(self._settings.limits.linger_seconds)):
-                await self.ticket.settled.wait()
-        except TimeoutError:
-            return False
+        limits = self._settings.limits
+        began = self.ticket.heard = self._loop.time()
+        while not self.ticket.settled.is_set():
+            end = min(self.ticket.heard + limits.linger_seconds, began + limits.call_seconds)
+            left = end - self._loop.time()
+            if left <= 0:
+                return False
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_or_none(left)):
+                    await self.ticket.settled.wait()
         return self.ticket.answer is not None
 
     def late(self) -> Any:

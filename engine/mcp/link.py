@@ -102,8 +102,10 @@ class Link:
         except TimeoutError:
             await self.close()
             raise TimeoutError(f"it was not ready within {seconds:g} s") from None
-        except BaseException:
+        except BaseException as error:
             await self.close()
+            if isinstance(error, MCPError) and (fate := self.fate()):
+                raise ConnectionError(fate) from error
             raise
 
     async def _live(self) -> None:

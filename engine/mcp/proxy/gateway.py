@@ -111,7 +111,7 @@ class Gateway:
             await self.end(name)
         for task in tuple(self._telling):
             task.cancel()
-        await self.engine.__aexit__(*error)
+        await self.engine.__aexit__(None, None, None)
         await self._close_servers()
 
     async def _close_servers(self) -> None:
