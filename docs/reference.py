@@ -44,7 +44,12 @@ GROUPS: dict[str, tuple[Any, ...]] = {
         laneway.Secret,
         laneway.Found,
     ),
-    "What a tool raises": (laneway.ToolFailed, laneway.NestedCallFailed),
+    "MCP servers": (laneway.MCPServer, laneway.MCPLimits),
+    "What a tool raises": (
+        laneway.ToolFailed,
+        laneway.NestedCallFailed,
+        laneway.TransportClosed,
+    ),
     "Lanes": (laneway.Lane, laneway.Rate, Lanes, laneway.LaneStatus, laneway.Claim),
     "Policies": (
         laneway.Policy,

@@ -137,7 +137,7 @@ def test_the_requirements_repeat_the_bounds_of_the_package() -> None:
     project = declared["project"]
 
     extras = project["optional-dependencies"]
-    wanted = project["dependencies"] + extras["cli"] + extras["shell"]
+    wanted = project["dependencies"] + extras["cli"] + extras["mcp"] + extras["shell"]
 
     assert sorted(lines_of("run.in")) == sorted(wanted + declared["build-system"]["requires"])
 

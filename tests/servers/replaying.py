@@ -49,7 +49,9 @@ def play(messages: list[dict[str, Any]]) -> None:
             if found.get("method") != "tools/list" or not listed:
                 return found
             # The recording client did not ask again when it was told of changes.
-            print(json.dumps({"jsonrpc": "2.0", "id": found["id"], "result": listed[0]}), flush=True)
+            print(
+                json.dumps({"jsonrpc": "2.0", "id": found["id"], "result": listed[0]}), flush=True
+            )
 
     def next_request() -> dict[str, Any]:
         while not arrived:

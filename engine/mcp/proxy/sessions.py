@@ -11,10 +11,13 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
+from laneway.calls import Referring
 from laneway.effects import Effect
 from laneway.engine.context import ToolContext
 from laneway.engine.descent import INVOKED, entered_as
 from laneway.engine.mcp.calling import Progress, relaying
+from laneway.engine.providers.reply import Asked as AskedCall
+from laneway.engine.providers.reply import Reply
 from laneway.engine.tools import Tool, tool
 from laneway.errors import LanewayError
 from laneway.outcomes import Outcome
@@ -72,6 +75,8 @@ class Session:
         self._over = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.run: Run | None = None
+        """While it is open."""
         self.tell_changed: Callable[[], Awaitable[None]] | None = None
         """Tells the client that there are other tools now."""
         self.open_calls = 0
@@ -115,6 +120,7 @@ class Session:
     async def _live(self) -> None:
         try:
             async with self._engine.run(self.name, mode=self._mode) as run:
+                self.run = run
                 turn = await run.submit(_begins(self.name), wait=False)
                 if not self._opened.done():
                     self._opened.set_result(None)
@@ -223,11 +229,7 @@ def _begins(name: str) -> dict[str, Any]:
     return {"calls": [{"id": "session", "tool": SESSION, "arguments": {"session": name}}]}
 
 
-def _asks(asked: Asked) -> Any:
-    from laneway.calls import Referring  # noqa: PLC0415
-    from laneway.engine.providers.reply import Asked as AskedCall  # noqa: PLC0415
-    from laneway.engine.providers.reply import Reply  # noqa: PLC0415
-
+def _asks(asked: Asked) -> Reply:
     call = {"id": "1", "tool": asked.tool, "arguments": asked.arguments}
     return Reply(
         provider="plan",
