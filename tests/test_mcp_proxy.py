@@ -50,7 +50,7 @@ class _InMemory:
         return near
 
     async def __aexit__(self, *error: object) -> None:
-        await self._streams.__aexit__(*error)
+        await self._streams.__aexit__(None, None, None)
         await self._serving
 
 
@@ -63,7 +63,7 @@ def met(
 ) -> T:
     async def main() -> T:
         gateway = Gateway(read_config(config), config.parent, journal=store or MemoryStore())
-        async with Client(_InMemory(gateway), mode=mode, cache=None, **options) as client:  # type: ignore[arg-type]
+        async with Client(_InMemory(gateway), mode=mode, cache=None, **options) as client:
             return await host(client, gateway)
 
     return asyncio.run(asyncio.wait_for(main(), 50))

@@ -1,4 +1,4 @@
-"""The reference MCP servers themselves, over stdio and streamable HTTP, killed in the middle of calls.
+"""The reference MCP servers, over stdio and streamable HTTP, killed in the middle of calls.
 
 `make servers` installs them, in the versions that servers/package.json pins.
 """

@@ -32,7 +32,7 @@ def lines(file: Path) -> list[dict[str, Any]]:
 
 
 def turns_of(messages: list[dict[str, Any]]) -> list[list[tuple[Any, str, dict[str, Any]]]]:
-    """The tool calls of a recording; those sent with nothing from the server between are one turn."""
+    """The tool calls of a recording; those with nothing from the server between are one turn."""
     turns: list[list[tuple[Any, str, dict[str, Any]]]] = []
     together = False
     for one in messages:

@@ -8,6 +8,7 @@ answers. Ids and progress tokens are those of the client.
 import json
 import sys
 from collections import deque
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +108,5 @@ def play(messages: list[dict[str, Any]]) -> None:
 
 if __name__ == "__main__":
     sessions = map(json.loads, Path(sys.argv[1]).read_text(encoding="utf-8").splitlines())
-    try:
+    with suppress(EOFError):
         play(next(one["messages"] for one in sessions if one["id"] == sys.argv[2]))
-    except EOFError:
-        pass
