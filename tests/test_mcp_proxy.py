@@ -2,6 +2,10 @@
 
 import asyncio
 import json
+import os
+import signal
+import socket
+import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -11,9 +15,10 @@ import pytest
 
 from laneway import LanewayError
 from laneway.journal.memory import MemoryStore
+from laneway.journal.sqlite import SqliteStore
 
 pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
-from mcp import Client
+from mcp import Client, StdioServerParameters
 from mcp.shared.memory import create_client_server_memory_streams
 from mcp.types import CallToolResult, TextContent
 
@@ -199,6 +204,76 @@ def test_an_approval_is_waited_for_while_other_calls_go_on(tmp_path: Path) -> No
     config = written(tmp_path, tools={"grow": {"approval": True}})
 
     assert met(config, host) == ("meanwhile", "grown")
+
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parent.parent / "src")}
+COMMAND = [sys.executable, "-P", "-m", "laneway.engine.cli", "mcp-proxy"]
+
+
+def test_the_command_serves_a_client_over_stdio_and_leaves_its_journal(tmp_path: Path) -> None:
+    started = StdioServerParameters(
+        command=COMMAND[0], args=[*COMMAND[1:], str(written(tmp_path))], env=ENVIRONMENT
+    )
+
+    async def main() -> str:
+        async with Client(started, mode="legacy") as client:
+            return text(await client.call_tool("s__echo", {"text": "through"}))
+
+    assert asyncio.run(asyncio.wait_for(main(), 50)) == "through"
+    assert (tmp_path / "laneway.db").is_file()
+
+
+def test_the_command_serves_several_clients_over_http_each_with_a_run(tmp_path: Path) -> None:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
+
+    async def main() -> list[str]:
+        serving = await asyncio.create_subprocess_exec(
+            *COMMAND, str(written(tmp_path)), "--http", f"127.0.0.1:{port}", env=ENVIRONMENT
+        )
+        try:
+            while True:
+                try:
+                    _, writer = await asyncio.open_connection("127.0.0.1", port)
+                except OSError:
+                    await asyncio.sleep(0.05)
+                else:
+                    writer.close()
+                    break
+            return [await through(f"http://127.0.0.1:{port}/mcp", word) for word in ("a", "b")]
+        finally:
+            serving.send_signal(signal.SIGINT)
+            await serving.wait()
+
+    async def through(url: str, word: str) -> str:
+        async with Client(url, mode="legacy") as client:
+            return text(await client.call_tool("s__echo", {"text": word}))
+
+    assert asyncio.run(asyncio.wait_for(main(), 50)) == ["a", "b"]
+
+    async def runs() -> list[str]:
+        store = SqliteStore(tmp_path / "laneway.db")
+        await store.open()
+        try:
+            return [one.run for one in await store.runs()]
+        finally:
+            await store.close()
+
+    assert len([run for run in asyncio.run(runs()) if "/" not in run]) == 2
+
+
+def test_an_address_that_is_none_is_refused(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*COMMAND, str(written(tmp_path)), "--http", "here"],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 2
+    assert "write HOST:PORT, as in 127.0.0.1:8931" in done.stderr
 
 
 @pytest.mark.parametrize(
