@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from laneway.engine.mcp.link import Link
 
 logger = logging.getLogger("laneway")
+logger.addHandler(logging.NullHandler())  # What a host does not want to hear is not printed.
 
 
 class ServerUnavailableError(LanewayError):
