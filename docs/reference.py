@@ -67,7 +67,13 @@ GROUPS: dict[str, tuple[Any, ...]] = {
         laneway.Found,
         laneway.Done,
     ),
-    "What a tool raises": (laneway.ToolFailed, laneway.PartialEffect, laneway.NestedCallFailed),
+    "MCP servers": (laneway.MCPServer, laneway.MCPLimits),
+    "What a tool raises": (
+        laneway.ToolFailed,
+        laneway.PartialEffect,
+        laneway.NestedCallFailed,
+        laneway.TransportClosed,
+    ),
     "Lanes": (laneway.Lane, laneway.Rate, Lanes, laneway.LaneStatus, laneway.Claim),
     "Policies": (
         laneway.Policy,

@@ -38,6 +38,7 @@ from laneway.engine.shaping.options import Shaping
 from laneway.engine.shaping.showing import Shown
 from laneway.engine.showing import definitions, passing
 from laneway.engine.shutdown import Closing, Shutdown
+from laneway.engine.sources import Sources, ToolSource
 from laneway.engine.telemetry.listening import listener_of
 from laneway.engine.telemetry.options import Telemetry
 from laneway.engine.threads import ToolThreads
@@ -97,7 +98,7 @@ class Engine:
 
     def __init__(  # noqa: PLR0913 - one option a line, all by name
         self,
-        tools: Iterable[Tool[..., Any] | Callable[..., Any]] = (),
+        tools: Iterable[Tool[..., Any] | Callable[..., Any] | ToolSource] = (),
         *,
         journal: JournalStore | str | Path | None = None,
         policy: AnyPolicy | None = None,
@@ -122,7 +123,8 @@ class Engine:
         """Put an engine together; nothing is opened yet.
 
         Args:
-            tools: made with `@tool`, or plain functions, which are then taken for the worst case.
+            tools: made with `@tool`, or plain functions, which are then taken for the worst case;
+                or sources of tools, such as an `MCPServer`, which are opened with the engine.
             journal: a path of an SQLite file, a store, or None for one in memory.
             policy: rules, or a path of a TOML file of rules, or several as layers: by name
                 (`{"host": "host.toml", "user": rules}`; host, project, user, session), or in a
@@ -167,10 +169,10 @@ class Engine:
         """
         chosen("durability", durability, ("full", "relaxed"))
         chosen("approval_order", approval_order, ("keep", "overtake"))
-        self.catalogue = Catalogue(offering(Toolset(tools), shaping), search or Search.OFF)
-        self.tools = self.catalogue.tools
         self.shaping = shaping or Shaping()
-        self.shown = Shown(self.tools, self.shaping)
+        self._offers, self._search = shaping, search or Search.OFF
+        self._sources = Sources(tools)
+        self._offer(self._sources.toolset())
         self.bound = dict(bound or {})
         self.durations = Durations()
         self._policy = policy_of(policy)
@@ -203,6 +205,7 @@ class Engine:
         Raises:
             EngineBusyError: the engine is in use in another event loop.
             JournalError: the journal cannot be used.
+            LanewayError: a source of tools cannot be opened.
         """
         with self._entering:
             if self._entered:
@@ -210,9 +213,11 @@ class Engine:
             self._entered = True
         try:
             clock = self._clock()
+            self._offer(await self._sources.open(self._retooled))
             journal = Journal(self._store, clock)
             await journal.open()
         except BaseException:
+            await self._sources.close()
             self._entered = False
             raise
         threading.Thread(target=import_networkx, name="laneway-import", daemon=True).start()
@@ -327,6 +332,7 @@ class Engine:
         # All of it is done, whatever some of it raises.
         async with AsyncExitStack() as closing:
             closing.callback(self._forget, services)
+            closing.push_async_callback(self._sources.close)
             closing.push_async_callback(services.journal.close)
             closing.push_async_callback(self._letters.close)
             for scheduler in self._schedulers:
@@ -341,6 +347,19 @@ class Engine:
         services.threads.close()
         self._services = self._watchdog = self._closing = self._ending = None
         self._entered = False
+
+    def _retooled(self, tools: Toolset) -> None:
+        """A source has other tools now."""
+        self._offer(tools)
+        if self._services is not None:
+            self._services.tools = self.tools
+            self._services.setting = setting_of(self.tools, self._policy, self._lanes)
+
+    def _offer(self, tools: Toolset) -> None:
+        """Have these tools, and those that the engine offers beside them."""
+        self.catalogue = Catalogue(offering(tools, self._offers), self._search)
+        self.tools = self.catalogue.tools
+        self.shown = Shown(self.tools, self.shaping)
 
     @property
     def services(self) -> Services:

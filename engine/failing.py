@@ -4,6 +4,7 @@ Any other exception of a tool that changes something is taken for the worst: it 
 effect, or part of it.
 """
 
+import errno
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 
@@ -83,3 +84,22 @@ def refusing(*kinds: type[Exception]) -> Generator[None]:
         yield
     except kinds as error:
         raise ToolFailed(str(error), happened=Happened.NOTHING) from error
+
+
+class TransportClosed(ConnectionError):
+    """Whoever does the work is gone before the answer came.
+
+    The call is TRANSPORT_CLOSED: UNCERTAIN if it may have had an effect, else FAILED.
+    """
+
+    def __init__(self, message: str, *, sent: bool) -> None:
+        """Say it.
+
+        Args:
+            message: for the model: who is gone, and why, if that is known.
+            sent: whether the request may have been seen; if not, nothing has happened.
+        """
+        super().__init__(message)
+        self.sent = sent
+        if not sent:
+            self.errno = errno.ECONNREFUSED

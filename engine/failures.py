@@ -10,7 +10,12 @@ import msgspec
 
 from laneway.claims import Claim
 from laneway.effects import Effect
-from laneway.engine.failing import NestedCallFailed, PartialEffect, ToolFailed
+from laneway.engine.failing import (
+    NestedCallFailed,
+    PartialEffect,
+    ToolFailed,
+    TransportClosed,
+)
 from laneway.engine.plain import whole_text
 from laneway.ids import CallId
 from laneway.journal.fold import CallView
@@ -127,13 +132,16 @@ def raised(
     if isinstance(error, PartialEffect):
         return State.FAILED, _partial(error, tool)
     if isinstance(error, ToolFailed):
-        return State.FAILED, Failure(
+        ended = State.TIMED_OUT if error.code is Code.TIMEOUT else State.FAILED
+        return ended, Failure(
             code=error.code,
             message=f"{tool}: {shortened(whole_text(str(error)))}",
             retry=error.retry,
             happened=Happened.NOTHING if harmless else error.happened,
             hint=whole_text(error.hint),
         )
+    if isinstance(error, TransportClosed):
+        return _cut_off(error, tool=tool, harmless=harmless, idempotent=idempotent)
     text = exception_text(error)
     transient = is_transient(error)
     lost = transient and not was_never_sent(error)
@@ -186,6 +194,22 @@ def owned_up(failure: Failure, error: BaseException, *, tool: str) -> Failure:
         hint=whole_text(error.hint) or failure.hint,
         done=() if found is None else found.done,
         left=() if found is None else found.left,
+    )
+
+
+def _cut_off(
+    error: TransportClosed, *, tool: str, harmless: bool, idempotent: bool
+) -> tuple[State, Failure]:
+    """Whoever does the work is gone."""
+    nothing = harmless or not error.sent
+    again = nothing or idempotent
+    told = f"{tool}: {shortened(whole_text(str(error)))}."
+    return State.FAILED if again else State.UNCERTAIN, Failure(
+        code=Code.TRANSPORT_CLOSED,
+        message=told if nothing else f"{told} {POSSIBLE_EFFECT}",
+        retry=again,
+        happened=Happened.NOTHING if nothing else Happened.UNKNOWN,
+        hint="" if again else "Find out whether it happened before asking again.",
     )
 
 

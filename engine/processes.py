@@ -174,7 +174,7 @@ def see_that_starts(
 
 def _behind(gate: str, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
     """A command that waits at the gate, and that the kernel kills if this process dies."""
-    return [*_dying_with_parent(), *_shell(env), gate, str(os.getpid()), *argv]
+    return [*dying_with_parent(), *_shell(env), gate, str(os.getpid()), *argv]
 
 
 def _shell(env: Mapping[str, str]) -> tuple[str, ...]:
@@ -187,7 +187,7 @@ def _shell(env: Mapping[str, str]) -> tuple[str, ...]:
 
 
 @cache
-def _dying_with_parent() -> tuple[str, ...]:
+def dying_with_parent() -> tuple[str, ...]:
     """What to put before a command on Linux. The thread that starts it is the parent meant.
 
     It is set in the child between two programs, not between fork and exec, where a process of

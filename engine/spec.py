@@ -16,7 +16,7 @@ from laneway.engine.claiming import ClaimsOf
 from laneway.engine.docstrings import summary
 from laneway.engine.isolation.declaring import idle_of, isolation_of
 from laneway.engine.serialise import digest
-from laneway.engine.shaping.shape import Shape, Shaper, shape_of
+from laneway.engine.shape import Shape, Shaper, shape_of
 from laneway.errors import ToolError
 from laneway.lanes.priorities import PRIORITY_HINT, is_priority
 from laneway.lanes.shell import command_parameter

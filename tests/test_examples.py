@@ -15,6 +15,7 @@ ENVIRONMENT = {
     "PYTHONPATH": str(ROOT / "src"),
 }
 LAST_WORDS = {
+    "mcp_server.py": "count figs → SUCCEEDED Success(value={'result': '4 figs'})",
     "stop_and_go_on.py": "stopped: None",
     "quickstart.py": "There were 12 pears; 5 are left.",
     "anthropic_loop.py": "Meeting on Friday, 10:00.",

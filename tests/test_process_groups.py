@@ -442,7 +442,7 @@ def killed_while_running(path: Path, line: str, pids: Path, count: int, name: st
     return [int(pid) for pid in text_of(pids).split()]
 
 
-@pytest.mark.skipif(not processes._dying_with_parent(), reason="there is no setpriv here")
+@pytest.mark.skipif(not processes.dying_with_parent(), reason="there is no setpriv here")
 def test_a_command_dies_with_the_process_that_drives_its_run(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
 
@@ -798,9 +798,9 @@ def test_a_namespace_that_cannot_be_looked_into_may_hide_anything(
 
 def test_a_start_without_setpriv_is_a_start_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda name, path=None: None if path is None else name)
-    processes._dying_with_parent.cache_clear()
+    processes.dying_with_parent.cache_clear()
     try:
-        assert processes._dying_with_parent() == ()
+        assert processes.dying_with_parent() == ()
         assert asyncio.run(run_process(["true"])).code == 0
     finally:
-        processes._dying_with_parent.cache_clear()
+        processes.dying_with_parent.cache_clear()

@@ -31,12 +31,12 @@ from laneway import (
 )
 from laneway.calls import CallRecord
 from laneway.engine.results import text_of
+from laneway.engine.shape import KINDS
 from laneway.engine.shaping.excerpts import GAP, beginning, ending, excerpt
 from laneway.engine.shaping.kinds import SHAPERS
 from laneway.engine.shaping.marking import marked
 from laneway.engine.shaping.options import LEAST_CHARACTERS
 from laneway.engine.shaping.reading import ranged
-from laneway.engine.shaping.shape import KINDS
 from laneway.engine.shaping.shares import shares
 from laneway.engine.shaping.showing import Shown
 from laneway.engine.tools import Toolset

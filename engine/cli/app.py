@@ -21,6 +21,7 @@ from laneway.engine.cli.commands.compare import compare_
 from laneway.engine.cli.commands.export import export
 from laneway.engine.cli.commands.fork import fork_
 from laneway.engine.cli.commands.history import history_app
+from laneway.engine.cli.commands.mcp_proxy import mcp_proxy
 from laneway.engine.cli.commands.policy import policy_app
 from laneway.engine.cli.commands.replay import replay_
 from laneway.engine.cli.commands.report import report_
@@ -336,6 +337,7 @@ app.command("compare")(compare_)
 app.command("why")(why)
 app.command("report")(report_)
 app.command("export")(export)
+app.command("mcp-proxy")(mcp_proxy)
 app.command("compact")(housekeeping.compact)
 app.command("prune")(housekeeping.prune)
 app.command("vacuum")(housekeeping.vacuum)

@@ -12,12 +12,12 @@ import msgspec
 from laneway.engine.kinds import is_list, is_object
 from laneway.engine.plain import whole_text
 from laneway.engine.results import text_of
+from laneway.engine.shape import TEXT, Shape
 from laneway.engine.shaping.excerpts import beginning, excerpt
 from laneway.engine.shaping.kinds import SHAPERS, count_of
 from laneway.engine.shaping.marking import MARKS_CHARACTERS, marked
 from laneway.engine.shaping.options import LEAST_CHARACTERS, Shaping
 from laneway.engine.shaping.reading import ReadResult
-from laneway.engine.shaping.shape import TEXT, Shape
 from laneway.engine.shaping.shares import shares
 from laneway.engine.tools import Toolset
 from laneway.journal.fold import CallView

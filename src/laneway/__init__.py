@@ -21,8 +21,10 @@ from laneway.engine.abandoning import Abandoned
 from laneway.engine.budget_status import BudgetStatus, BudgetWarning
 from laneway.engine.context import ToolContext
 from laneway.engine.engine import Engine, Status
-from laneway.engine.failing import NestedCallFailed, PartialEffect, ToolFailed
+from laneway.engine.failing import NestedCallFailed, PartialEffect, ToolFailed, TransportClosed
 from laneway.engine.isolation.watchdog import Blocked
+from laneway.engine.mcp.server import MCPServer
+from laneway.engine.mcp.settings import MCPLimits
 from laneway.engine.planning import plan_tool
 from laneway.engine.probing import Found
 from laneway.engine.providers.parts import file_part, image_part
@@ -31,9 +33,9 @@ from laneway.engine.requesting import Request
 from laneway.engine.run import Run
 from laneway.engine.secrets.marks import Secret
 from laneway.engine.services import Limits
+from laneway.engine.shape import Shape
 from laneway.engine.shaping.options import Shaping
 from laneway.engine.shaping.reading import read_result
-from laneway.engine.shaping.shape import Shape
 from laneway.engine.shutdown import Shutdown
 from laneway.engine.streaming.stream import Stream
 from laneway.engine.telemetry.carrying import continued, trace_context
@@ -82,6 +84,8 @@ __all__ = [  # noqa: RUF022 - in plain order, constants among the rest
     "LanewayError",
     "Limits",
     "Loops",
+    "MCPLimits",
+    "MCPServer",
     "NestedCallFailed",
     "Outcome",
     "PartialEffect",
@@ -109,6 +113,7 @@ __all__ = [  # noqa: RUF022 - in plain order, constants among the rest
     "Tool",
     "ToolContext",
     "ToolFailed",
+    "TransportClosed",
     "Turn",
     "UNLIMITED",
     "Unattended",

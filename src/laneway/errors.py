@@ -19,7 +19,8 @@ LanewayError
 │   ├── ChangedReplyError       another reply is recorded under this key
 │   ├── UnknownApprovalError    no such question, or it has been answered
 │   ├── BudgetExceededError     a budget has no room for a request to the model
-│   └── MissingShellError       the extra `shell` is missing (in laneway.lanes.shell.grammar)
+│   ├── MissingShellError       the extra `shell` is missing (in laneway.lanes.shell.grammar)
+│   └── MissingMCPError         the extra `mcp` is missing (in laneway.engine.mcp.missing)
 ├── JournalError            the journal cannot be used
 │   ├── ForeignJournalError     the file is not a journal of Laneway
 │   ├── NewerJournalError       the file was written by a newer Laneway
@@ -27,6 +28,7 @@ LanewayError
 │   ├── UnknownRunError         no such run in the journal
 │   ├── RunOwnedError           another process drives the run
 │   └── EngineFaultError        the engine itself is wrong: please report it
+├── ServerUnavailableError  an MCP server that cannot be connected (in laneway.engine.mcp.server)
 ├── BadResourceError        a resource that cannot be named (in laneway.lanes.names)
 ├── LaneError               the engine itself is wrong: please report it (in laneway.lanes.table)
 └── IllegalTransitionError  the engine itself is wrong: please report it
