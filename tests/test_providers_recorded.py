@@ -174,7 +174,7 @@ def test_the_sdk_s_objects_of_recorded_answers_read_like_their_json() -> None:
         "openai-chat": 110,
         "anthropic-messages": 117,
         "openai-responses": 122,
-        "google-generate": 76,
+        **({"google-generate": 76} if "google-generate" in SDK else {}),
     }
 
 
