@@ -68,6 +68,7 @@ def answer(top: "Scheduler", name: str, said: Said) -> "Scheduler":
         UnknownApprovalError: no such question is open; says what became of it, if it is known.
         UsageError: the answer does not count, or cannot be meant; nothing was written.
     """
+    _see_that_meant(said)
     questions = open_questions(top)
     found = question_named(name, questions)
     call = None if found is None else _call_of(*found)
@@ -90,6 +91,15 @@ def answer(top: "Scheduler", name: str, said: Said) -> "Scheduler":
         edit, real = edited(call, said.arguments)
     scheduler.answer(call, _fact(call, question, said, edit, given), real)
     return scheduler
+
+
+def _see_that_meant(said: Said) -> None:
+    given: Any = said.arguments
+    if given is not None and not isinstance(given, Mapping):
+        raise UsageError(f"arguments={given!r} are none; give all of them by name")
+    for word, text in (("by", said.by), ("reason", said.reason)):
+        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError(f"{word}={text!r} is no text")
 
 
 def _call_of(scheduler: "Scheduler", question: ApprovalView) -> "LiveCall | None":

@@ -275,3 +275,28 @@ def test_what_a_stop_of_the_host_has_ended_does_not_count_as_denied_by_the_polic
 
     assert states(theatre.enter(host)) == {"a": State.SUCCEEDED, "b": State.CANCELLED}
     assert not reproduced(theatre)
+
+
+@pytest.mark.parametrize(
+    ("said", "fault"),
+    [
+        ({"arguments": []}, r"arguments=\[\] are none; give all of them by name"),
+        ({"by": 5}, "by=5 is no text"),
+        ({"reason": None}, "reason=None is no text"),
+    ],
+)
+def test_an_answer_that_cannot_be_meant_is_refused_and_the_question_stays_open(
+    said: dict[str, Any], fault: str
+) -> None:
+    stage = Stage()
+    pay = stage.tool("pay", schema={"type": "object"}, approval=True)
+    theatre = Theatre(stage, pay)
+
+    async def host(run: Run) -> int:
+        await run.submit(plan({"id": "p", "tool": "pay"}), wait=False)
+        await asyncio.sleep(1)
+        with pytest.raises(UsageError, match=fault):
+            await run.approve("p", **said)
+        return len(run.approvals)
+
+    assert theatre.enter(host) == 1
